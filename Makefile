@@ -1,0 +1,48 @@
+# Every target makes .venv itself when it is missing or older than the lock.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help repro test lint bench setup lock clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+# The stages call `python`: the environment's own must come first.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+UV := $(shell command -v uv 2>/dev/null || echo .venv-tools/bin/uv)
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+repro: setup ## run the whole default pipeline: every configuration, parity, timing, report
+	dvc repro
+
+test: setup ## run all tests
+	pytest
+
+lint: setup ## format check, lint, types
+	ruff format --check .
+	ruff check .
+	mypy src
+
+bench: setup ## measure the configurations side by side; figures go to benchmarks/results
+	python benchmarks/step_time.py
+
+lock: setup ## resolve requirements.lock anew from pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
+	  --extra dev --python-version 3.11 pyproject.toml --output-file requirements.lock
+
+clean: ## remove the environment and everything the pipeline made
+	rm -rf .venv .venv-tools .trainparity data runs reports metrics.json
+
+setup: .venv/complete
+
+# The mark is written last, so an interrupted set-up is repeated by the next call.
+.venv/complete: requirements.lock pyproject.toml | $(UV)
+	rm -f $@
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+.venv-tools/bin/uv:
+	$(PYTHON) -m venv .venv-tools
+	.venv-tools/bin/pip install --quiet --disable-pip-version-check uv

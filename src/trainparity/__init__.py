@@ -1,0 +1,1 @@
+"""Is it still the same training, and what did it gain?"""

@@ -1,0 +1,187 @@
+"""What a run leaves on disk, as typed records: the only thing that training, parity and report share.
+
+    runs/<run>/state/status.json       Status: what ran, or why it did not
+    runs/<run>/state/trace.*           the trace (see `trainparity.parity.trace`)
+    runs/<run>/state/weights.safetensors
+    runs/<run>/report/timing.json      Timing, absent unless trained
+    runs/known-answer/result.json      KnownAnswer
+    runs/environment.json              trainparity.environment.Environment
+    reports/parity.json                ParityReport, written by `compare`
+
+`<run>` is a configuration's name or `reference-<precision>`.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Verdict = Literal["bitwise", "equivalent", "different", "skipped", "failed"]
+
+
+class RecordError(ValueError):
+    """A record that is missing or damaged; the message names the file."""
+
+
+class Record(BaseModel):
+    """A JSON file: immutable, read strictly, written whole or not at all, keys sorted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def write(self, path: Path) -> None:
+        """Write the record as JSON under a temporary name, then rename it."""
+        write_text(path, json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a record.
+
+        Raises:
+            RecordError: the file is missing or is not such a record.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
+        except ValidationError as error:
+            raise RecordError(f"{path}: not a {cls.__name__} record: {error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+class Status(Record):
+    """What a run was, and whether it trained. Deterministic: no times, no paths."""
+
+    run: str
+    status: Literal["trained", "skipped", "failed"]
+    reason: str | None = None
+    """Why it was skipped or failed."""
+    remedy: str | None = None
+    """What to do about it."""
+    device: str | None = None
+    """cpu, mps or cuda; null if it could not be resolved."""
+    emulated: str | None = None
+    """What this machine only imitates (the timing means nothing then); null if nothing."""
+    strategy: str
+    world_size: int
+    accumulation_steps: int
+    precision: str
+    compile: str
+    offload: str
+    steps: int = 0
+    """Optimizer steps of the parity phase."""
+    loss: float | None = None
+    """Mean loss of the parity phase's last ten steps."""
+
+
+class Memory(Record):
+    """Peaks of the timed phase in MiB, the largest of the ranks."""
+
+    host_mib: float
+    """Resident memory of one process."""
+    device_allocated_mib: float | None = None
+    device_reserved_mib: float | None = None
+
+
+class Utilisation(Record):
+    """What NVML saw during the timed phase."""
+
+    gpu_percent: float
+    temperature_c: float
+    """Highest."""
+    energy_j: float | None
+    """Of the whole device; null where the device does not count it."""
+
+
+class Timing(Record):
+    """The timed phase of one run, apart from its parity phase."""
+
+    run: str
+    date: str
+    """ISO 8601, UTC, to the second."""
+    fingerprint: str
+    """Of the environment that it was measured in."""
+    device_name: str
+    """For example `NVIDIA H100` or the processor's model."""
+    world_size: int
+    num_threads: int
+    """Intra-op threads of each rank."""
+    global_batch_size: int
+    step_ms: Annotated[list[float], Field(min_length=2)]
+    """Wall time of each timed optimizer step, synchronised; the slowest rank's."""
+    wait_ms: list[float]
+    """The part of each step spent waiting for data."""
+    warmup_s: float
+    """All untimed steps together, compilation included."""
+    compile_s: float | None = None
+    """Compilation by Dynamo's own account; null if not compiled."""
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    memory: Memory
+    flops_per_step: float | None = None
+    """Floating-point operations of one global batch, forward and backward; null where they can't be counted."""
+    peak_flops_per_s: float | None = None
+    """Measured: the fastest square matrix product in the run's precision on its device, times ranks."""
+    utilisation: Utilisation | None = None
+
+
+class Worst(Record):
+    """The largest distance over floor of one kind of tensor in one pair."""
+
+    kind: Literal["gradient", "update", "weight", "buffer"]
+    distance_over_floor: float
+    distance: float
+    """Relative L2 distance."""
+    floor: float
+    step: int
+    tensor: str
+    """A parameter's or buffer's name, or `(all)` for all of them together."""
+
+
+class PairResult(Record):
+    """The verdict on one pair."""
+
+    name: str
+    left: str
+    right: str
+    verdict: Verdict
+    reason: str | None = None
+    """Why it was skipped, failed or can't be equal."""
+    cause: str | None = None
+    """The diagnosis of `different`; null until diagnosed."""
+    distance_over_floor: float | None = None
+    """Largest over every kind, tensor and step; null unless judged. Infinity is written as 1e300."""
+    first_step: int | None = None
+    """First optimizer step (from 0) beyond the margin; null if none."""
+    first_tensor: str | None = None
+    worst: list[Worst] = []
+    ranks_agree: bool = True
+    """Whether all ranks of both runs held the same parameters after every step."""
+
+
+class ParityReport(Record):
+    """All verdicts, and the distances over steps behind them."""
+
+    margin: float
+    pairs: list[PairResult]
+
+
+class KnownAnswer(Record):
+    """A published result computed again before our own verdicts are to be believed."""
+
+    claim: str
+    published: list[float]
+    decimals: int
+    measured: dict[str, list[float]]
+    """Weights by configuration."""
+    largest_difference: float
+    """Between the configurations, absolute."""
+    reproduced: bool
