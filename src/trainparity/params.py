@@ -196,9 +196,14 @@ class Configuration(Section):
         return self.world_size * self.accumulation_steps
 
     @property
+    def distributed(self) -> bool:
+        """Whether ranks are processes that talk to each other."""
+        return self.strategy in ("ddp", "fsdp")
+
+    @property
     def num_processes(self) -> int:
         """Processes that the run starts; `data_parallel` replicates inside one."""
-        return self.world_size if self.strategy in ("ddp", "fsdp") else 1
+        return self.world_size if self.distributed else 1
 
 
 class Pair(Section):

@@ -26,13 +26,13 @@ class RecordError(ValueError):
 
 
 class Record(BaseModel):
-    """A JSON file: immutable, read strictly, written whole or not at all, keys sorted."""
+    """A JSON file: immutable, read strictly, written whole or not at all, keys in the order of the fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def write(self, path: Path) -> None:
         """Write the record as JSON under a temporary name, then rename it."""
-        write_text(path, json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n")
+        write_text(path, json.dumps(self.model_dump(mode="json"), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:

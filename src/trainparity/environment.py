@@ -1,0 +1,222 @@
+"""What this machine and image offer, a stable fingerprint of it, and which configurations can run on it."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from trainparity.params import Configuration, DeviceKind
+from trainparity.records import Record
+
+
+class Accelerator(Record):
+    """A GPU that torch can use."""
+
+    kind: DeviceKind
+    name: str
+    memory_mib: int
+    capability: str | None = None
+    """CUDA compute capability, for example `9.0`."""
+
+
+class Environment(Record):
+    """Stable facts only: two calls on one machine give the same."""
+
+    system: str
+    machine: str
+    """Processor architecture, for example `x86_64`."""
+    python: str
+    torch: str
+    torchvision: str
+    cuda: str | None
+    """The CUDA version that torch was built for; null for a build without."""
+    processor: str
+    cores: int
+    """Cores that this process may use."""
+    accelerators: list[Accelerator]
+    compiler: str | None
+    """C++ compiler that torch.compile needs on the CPU."""
+    image: str | None
+    """Identity of the container image; null on the host."""
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over all facts: results of one are never served as another's."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    def count(self, kind: DeviceKind) -> int:
+        """Count the accelerators of a kind."""
+        return sum(a.kind == kind for a in self.accelerators)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a configuration runs here."""
+
+    device: DeviceKind
+    backend: Literal["gloo", "nccl"] | None
+    """Of torch.distributed; None for one process."""
+    num_threads: int
+    """Intra-op threads of each process."""
+    emulated: str | None
+    """What is only imitated here, as a sentence; its timing means nothing then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable:
+    """Why a configuration can't run here, and what to do about it."""
+
+    reason: str
+    remedy: str
+
+
+def detect() -> Environment:
+    """Ask the system and torch what is here; imports torch, which takes a second or two."""
+    import torch
+
+    accelerators = []
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            accelerators.append(
+                Accelerator(
+                    kind="cuda",
+                    name=properties.name,
+                    memory_mib=properties.total_memory >> 20,
+                    capability=f"{properties.major}.{properties.minor}",
+                )
+            )
+    if torch.backends.mps.is_available():
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+        accelerators.append(Accelerator(kind="mps", name=_processor(), memory_mib=memory))
+    return Environment(
+        system=platform.system(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        torchvision=version("torchvision"),
+        cuda=torch.version.cuda,
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        accelerators=accelerators,
+        compiler=_compiler(),
+        image=os.environ.get("TRAINPARITY_IMAGE"),
+    )
+
+
+def accelerator(choice: Literal["auto", "cpu", "mps", "cuda"], environment: Environment) -> DeviceKind:
+    """Resolve `auto` to the best device here; a pinned choice is returned as it is."""
+    if choice != "auto":
+        return choice
+    best: tuple[DeviceKind, ...] = ("cuda", "mps")
+    return next((kind for kind in best if environment.count(kind)), "cpu")
+
+
+def place(
+    configuration: Configuration, choice: Literal["auto", "cpu", "mps", "cuda"], environment: Environment
+) -> Placement | Unavailable:
+    """Decide where a configuration runs on a machine, or why it can't; asks the record alone, never torch."""
+    device = accelerator(choice, environment) if configuration.device == "auto" else configuration.device
+    world_size = configuration.world_size
+    emulated = None
+    if configuration.strategy == "data_parallel" and (device != "cuda" or environment.count("cuda") < world_size):
+        device = "cpu"
+        emulated = f"nn.DataParallel needs {world_size} GPUs; its algorithm runs over {world_size} CPU replicas"
+    elif device == "cpu" and configuration.offload != "none":
+        emulated = "on the CPU offload moves nothing: the training is real, its offload is not"
+    problem = (
+        _missing_device(device, environment)
+        or _missing_compiler(configuration, device, environment)
+        or _missing_precision(configuration, device, environment)
+        or _missing_backend(configuration, device, environment)
+    )
+    if problem:
+        return problem
+    return Placement(
+        device=device,
+        backend=_backend(configuration, device, environment),
+        num_threads=max(1, environment.cores // configuration.num_processes),
+        emulated=emulated,
+    )
+
+
+def _missing_device(device: DeviceKind, environment: Environment) -> Unavailable | None:
+    if device == "cpu" or environment.count(device):
+        return None
+    if device == "mps":
+        reason = f"no Apple GPU that torch can use: the system is {environment.system} on {environment.machine}"
+        return Unavailable(reason=reason, remedy="run on a Mac with Apple silicon, on the host (no container has Metal)")
+    if environment.cuda is None:
+        reason = f"torch {environment.torch} is a build without CUDA"
+        return Unavailable(reason=reason, remedy="install torch's CUDA build on a machine with an NVIDIA GPU")
+    reason = "no NVIDIA GPU that torch can use here"
+    return Unavailable(reason=reason, remedy="run on a machine with an NVIDIA GPU and a driver that `nvidia-smi` sees")
+
+
+def _missing_compiler(
+    configuration: Configuration, device: DeviceKind, environment: Environment
+) -> Unavailable | None:
+    if configuration.compile == "none" or device != "cpu" or environment.compiler:
+        return None
+    return Unavailable(reason="torch.compile on the CPU needs a C++ compiler", remedy="install g++ or clang++, or set CXX")
+
+
+def _missing_precision(
+    configuration: Configuration, device: DeviceKind, environment: Environment
+) -> Unavailable | None:
+    precision = configuration.precision
+    ampere = [a for a in environment.accelerators if a.capability and int(a.capability.split(".")[0]) >= 8]
+    old = device == "cuda" and len(ampere) < environment.count("cuda")
+    if (precision == "tf32" and (device != "cuda" or old)) or (precision == "bf16" and old):
+        reason = f"{precision} needs an NVIDIA GPU of compute capability 8.0 or later"
+        return Unavailable(reason=reason, remedy="run on an Ampere or later GPU, or choose fp32")
+    return None
+
+
+def _missing_backend(configuration: Configuration, device: DeviceKind, environment: Environment) -> Unavailable | None:
+    if not configuration.distributed:
+        return None
+    if device == "mps":
+        return Unavailable(reason="torch.distributed has no backend for Apple GPUs", remedy="set `device: cpu`")
+    enough = device == "cuda" and environment.count("cuda") >= configuration.world_size
+    if configuration.backend == "nccl" and not enough:
+        reason = f"NCCL wants a GPU for each of the {configuration.world_size} ranks"
+        return Unavailable(reason=reason, remedy="set `backend: auto`, which takes gloo here")
+    return None
+
+
+def _backend(
+    configuration: Configuration, device: DeviceKind, environment: Environment
+) -> Literal["gloo", "nccl"] | None:
+    if not configuration.distributed:
+        return None
+    if configuration.backend != "auto":
+        return configuration.backend
+    # NCCL refuses ranks that share a GPU.
+    return "nccl" if device == "cuda" and environment.count("cuda") >= configuration.world_size else "gloo"
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    if platform.system() == "Darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return platform.processor() or platform.machine()
+
+
+def _compiler() -> str | None:
+    """Return the first line of the C++ compiler's version."""
+    for name in (os.environ.get("CXX"), "g++", "clang++"):
+        if name and (path := shutil.which(name)):
+            output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+            return output.splitlines()[0] if output else name
+    return None

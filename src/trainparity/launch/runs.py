@@ -1,0 +1,131 @@
+"""One run from its settings to its outputs: trained, skipped with the reason, or failed with the reason."""
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from trainparity.environment import Environment, Unavailable, place
+from trainparity.launch.processes import run_workers
+from trainparity.params import REFERENCE, Configuration, Params, Precision
+from trainparity.records import Status, write_text
+from trainparity.training.spec import Failure, Result, RunSpec, reference_configuration
+
+WORK = Path(".trainparity/work")
+"""Checkpoints and unfinished outputs, one folder a run, named as its outputs are."""
+
+
+def run_reference(params: Params, environment: Environment, precision: Precision, *, runs: Path, data: Path) -> Status:
+    """Train the reference of a precision and its twins into `runs/reference-<precision>`."""
+    name = f"{REFERENCE}-{precision}"
+    return _run(params, environment, name, reference_configuration(precision), runs=runs, data=data)
+
+
+def run_configuration(params: Params, environment: Environment, name: str, *, runs: Path, data: Path) -> Status:
+    """Train a configuration into `runs/<name>`, in windows that start from its precision's reference."""
+    configuration = params.configs[name]
+    reference = f"{REFERENCE}-{configuration.precision}"
+    status = Status.read(runs / reference / "state" / "status.json")
+    if status.status != "trained":
+        reason = f"its reference, {reference}, was {status.status}: {status.reason}"
+        result = _status(name, configuration, status="skipped", reason=reason, remedy=status.remedy)
+        _publish(result, runs / name, WORK / runs / name)
+        return result
+    return _run(params, environment, name, configuration, runs=runs, data=data, reference=runs / reference / "state")
+
+
+def _run(
+    params: Params,
+    environment: Environment,
+    name: str,
+    configuration: Configuration,
+    *,
+    runs: Path,
+    data: Path,
+    reference: Path | None = None,
+) -> Status:
+    placement = place(configuration, params.accelerator, environment)
+    if isinstance(placement, Unavailable):
+        status = _status(name, configuration, status="skipped", reason=placement.reason, remedy=placement.remedy)
+        _publish(status, runs / name, WORK / runs / name)
+        return status
+    names = list(params.configs)
+    spec = RunSpec(
+        run=name,
+        workload=params.workload,
+        dataset=params.dataset,
+        train=params.train,
+        parity=params.parity,
+        timing=params.timing,
+        configuration=configuration,
+        placement=placement,
+        fingerprint=environment.fingerprint,
+        device_name=_device_name(environment, placement.device),
+        data=data,
+        reference=reference,
+        work=WORK / runs / name,
+        position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
+    )
+    status = _execute(spec)
+    _publish(status, runs / name, spec.work)
+    return status
+
+
+def _execute(spec: RunSpec) -> Status:
+    """Run the workers, going on from an earlier interrupted run if it was the same."""
+    mark, identity = spec.work / "identity", spec.identity()
+    if not mark.exists() or mark.read_text() != identity:
+        shutil.rmtree(spec.work, ignore_errors=True)
+        write_text(mark, identity)
+    for old in spec.work.glob("failure-*.json"):
+        old.unlink()
+    spec.write(spec.work / "spec.json")
+    codes = run_workers(spec, spec.work / "spec.json")
+    facts = {"device": spec.placement.device, "emulated": spec.placement.emulated}
+    if codes:
+        reason = _failure(spec.work, codes)
+        return _status(spec.run, spec.configuration, status="failed", reason=reason, **facts)
+    result = Result.read(spec.work / "result.json")
+    return _status(spec.run, spec.configuration, status="trained", steps=result.steps, loss=result.loss, **facts)
+
+
+def _failure(work: Path, codes: dict[int, int]) -> str:
+    """Say why a run failed: the first rank's exception, or how a process died."""
+    reports = sorted(work.glob("failure-*.json"), key=lambda path: path.stat().st_mtime_ns)
+    for path in reports:
+        print(Failure.read(path).traceback, file=sys.stderr)
+    if reports:
+        first = Failure.read(reports[0])
+        return f"rank {first.rank}: {first.message}"
+    rank, code = min(codes.items())
+    if code < 0:
+        hint = " (the system may have run out of memory)" if code == -signal.SIGKILL else ""
+        return f"rank {rank} was ended by {signal.Signals(-code).name}{hint}"
+    return f"rank {rank} ended with exit code {code} and no message"
+
+
+def _status(name: str, configuration: Configuration, **facts: object) -> Status:
+    settings = configuration.model_dump(include=set(Status.model_fields) - {"device", "run"})
+    return Status.model_validate({"run": name, **settings, **facts})
+
+
+def _publish(status: Status, folder: Path, work: Path) -> None:
+    """Move a run's parts, finished, to where the pipeline expects them; of a run that did not train, the status."""
+    finished = work
+    if status.status != "trained":
+        finished = work / "untrained"
+        shutil.rmtree(finished, ignore_errors=True)
+        (finished / "report").mkdir(parents=True)
+    status.write(finished / "state" / "status.json")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for part in ("state", "report"):
+        (finished / part).rename(folder / part)
+    if status.status != "failed":  # a failed run may go on from its checkpoint when its cause is mended
+        shutil.rmtree(work)
+
+
+def _device_name(environment: Environment, device: str) -> str:
+    """Return the name of the device that a run is placed on."""
+    names = [accelerator.name for accelerator in environment.accelerators if accelerator.kind == device]
+    return names[0] if names else environment.processor

@@ -1,0 +1,24 @@
+"""How a stage script ends: its exit code and, on a mistake, one clear message instead of a traceback."""
+
+import sys
+from collections.abc import Callable
+
+from trainparity.launch.processes import StoppedBySignal
+from trainparity.params import ParamsError
+from trainparity.records import RecordError
+
+
+def exit_code(stage: Callable[[], None]) -> int:
+    """Run a stage: 0 if it ends, 2 for a mistake in its params, 1 for a bad input, 128 + n after signal n."""
+    try:
+        stage()
+    except ParamsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except RecordError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except StoppedBySignal as error:
+        print(f"{error}; run it again to go on from the last checkpoint", file=sys.stderr)
+        return 128 + error.number
+    return 0

@@ -1,0 +1,1 @@
+"""Clocks, memory, floating-point operations, compilation and utilisation."""

@@ -1,0 +1,69 @@
+"""How far two runs are apart at each step, tensor by tensor."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.trace import Trace
+
+Compared = Literal["gradient", "update", "weight", "buffer"]
+KINDS: tuple[Compared, ...] = ("gradient", "update", "weight", "buffer")
+"""In the order in which a step makes them: the first that is off is nearest to the cause."""
+
+ALL = "(all)"
+"""The name of all tensors of a kind together, in the last column."""
+
+
+def names(trace: Trace, kind: Compared) -> list[str]:
+    """Return the columns' names of a kind: its tensors, then `ALL`."""
+    return [*(trace.layout.buffers if kind == "buffer" else trace.layout.parameters), ALL]
+
+
+def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
+    """Return the relative L2 distance |left - right| / |left|: float64 [T, tensors + 1].
+
+    Zero where both are zero, infinite where only the left is or where either is not a number.
+    """
+    difference = _with_all(torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1))
+    return _ratio(difference, _with_all(norms(left, kind)))
+
+
+def sketches(trace: Trace, kind: Compared) -> Tensor:
+    """Return a kind's sketches: float64 [T, tensors, sketch size]; an update's is its weights' difference."""
+    if kind != "update":
+        return trace.arrays[f"{kind}/sketch"]
+    after, layout = trace.arrays["weight/sketch"], trace.layout
+    before = torch.cat([torch.zeros_like(after[:1]), after[:-1]])
+    before[layout.starts] = trace.arrays["start/sketch"]
+    return after - before
+
+
+def norms(trace: Trace, kind: Compared) -> Tensor:
+    """Return a kind's L2 norms: float64 [T, tensors]; an update's are estimated from its sketch."""
+    if kind != "update":
+        return trace.arrays[f"{kind}/norm"]
+    return torch.linalg.vector_norm(sketches(trace, kind), dim=-1)
+
+
+def rounding(trace: Trace, kind: Compared) -> Tensor:
+    """Return the distance that rounding each number once can make: float64 [T, tensors + 1].
+
+    The unit roundoff; for an update times |weight| / |update|, as the rounded weights hold it.
+    """
+    unit = torch.tensor(trace.layout.unit_roundoff, dtype=torch.float64)
+    if kind != "update":
+        return unit.expand(trace.layout.steps, len(names(trace, kind)))
+    update = _with_all(norms(trace, "update"))
+    amplified = unit * _ratio(_with_all(norms(trace, "weight")), update).clamp(min=1)
+    return torch.where(update > 0, amplified, unit)
+
+
+def _with_all(values: Tensor) -> Tensor:
+    """Append the L2 norm over all tensors: [T, n] to [T, n + 1]."""
+    return torch.cat([values, torch.linalg.vector_norm(values, dim=1, keepdim=True)], dim=1)
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    ratio = torch.where(numerator == 0, 0.0, numerator / denominator)
+    return ratio.nan_to_num(nan=torch.inf, posinf=torch.inf)

@@ -1,0 +1,64 @@
+"""Judge all pairs of a pipeline from what its runs left on disk."""
+
+import csv
+import io
+from functools import cache
+from pathlib import Path
+
+from trainparity.params import REFERENCE, Params
+from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.trace import Trace
+from trainparity.parity.verdict import Run, judge, series
+from trainparity.records import PairResult, ParityReport, Status, write_text
+
+
+def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
+    """Judge every pair of `params`; write `parity.json` and `distance.csv` into `reports`.
+
+    Raises:
+        RecordError: a run's status or trace is missing or damaged.
+    """
+
+    @cache
+    def run(name: str) -> Run:
+        return load_run(runs / name / "state")
+
+    @cache
+    def floor(name: str) -> NoiseFloor | None:
+        reference = run(name).trace
+        return NoiseFloor(reference, load_twins(runs / name / "state")) if reference else None
+
+    results: list[PairResult] = []
+    rows: list[tuple[object, ...]] = []
+    for name, pair in params.pairs.items():
+        reference = f"{REFERENCE}-{params.configs[pair.right].precision}"
+        left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
+        result = judge(name, left, right, floor(reference), params.parity.margin)
+        results.append(result)
+        if result.distance_over_floor is not None and left.trace and right.trace:
+            noise = floor(reference)
+            assert noise is not None
+            rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
+    report = ParityReport(margin=params.parity.margin, pairs=results)
+    report.write(reports / "parity.json")
+    write_text(reports / "distance.csv", _csv(("pair", "step", "kind", "distance", "floor"), rows))
+    return report
+
+
+def load_run(state: Path) -> Run:
+    """Read a run's status and, if it trained, its trace."""
+    status = Status.read(state / "status.json")
+    return Run(status, Trace.load(state) if status.status == "trained" else None)
+
+
+def load_twins(state: Path) -> list[Trace]:
+    """Read the traces of a reference's twins."""
+    return [Trace.load(folder) for folder in sorted((state / "twins").iterdir())]
+
+
+def _csv(header: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,73 @@
+"""Small linear images of large tensors: enough to measure distances and to prove equality."""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+_CHUNK = 1 << 20
+_MIX = (-7046029254386353131, -4658895280553007687)
+"""SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
+
+
+def full(tensor: Tensor) -> Tensor:
+    """Return the whole of a sharded tensor (a collective: call it on every rank), or the tensor itself."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+class Sketcher:
+    """A fixed random projection of any tensor to `size` numbers (Charikar et al.'s count sketch, 2002).
+
+    Element i is added with a random sign to number i mod size. The map S is linear and E|Sx|^2 = |x|^2 with a
+    relative deviation of about sqrt(2 / size), so |Sx - Sy| estimates |x - y| without keeping x or y. It is
+    exact for tensors of at most `size` elements. Sums run in float64: what is measured is 1e-7 of what is summed.
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.size = size
+        generator = torch.Generator().manual_seed(seed)
+        self._length = size * max(1, _CHUNK // size)
+        self._signs = _random_signs(self._length, generator)
+        self._chunk_signs = _random_signs(1 << 16, generator)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """Project a tensor of any shape: float64 [size] on the CPU."""
+        flat = tensor.detach().flatten()
+        if flat.device.type == "mps":  # has no float64
+            flat = flat.cpu()
+        self._signs = self._signs.to(flat.device)
+        total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
+        for index, part in enumerate(flat.split(self._length)):
+            signed = part.double() * self._signs[: len(part)]
+            padded = torch.nn.functional.pad(signed, (0, -len(part) % self.size))
+            total += padded.view(-1, self.size).sum(0) * self._chunk_signs[index].item()
+        return total.cpu()
+
+
+def norm(tensor: Tensor) -> float:
+    """Return the L2 norm, summed in float64."""
+    flat = tensor.detach().flatten()
+    flat = flat.cpu() if flat.device.type == "mps" else flat
+    return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
+
+
+def digest(tensor: Tensor) -> int:
+    """Hash a tensor's bits to 64: any one changed element changes it, and any other change but for bad luck."""
+    flat = tensor.detach().contiguous().flatten()
+    bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[flat.element_size()])
+    total = torch.zeros((), dtype=torch.int64, device=bits.device)
+    for index, part in enumerate(bits.split(_CHUNK)):
+        # Powers of an odd number, and odd weights: no factor is lost modulo 2^64.
+        total = total * _MIX[0] + (part.to(torch.int64) * _weights(len(part), bits.device)).sum() + index
+    return int(total)
+
+
+@cache
+def _weights(count: int, device: torch.device) -> Tensor:
+    numbers = torch.arange(1, count + 1, device=device) * _MIX[0]
+    return (numbers ^ (numbers >> 31)) * _MIX[1] | 1
+
+
+def _random_signs(count: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(0, 2, (count,), generator=generator, dtype=torch.float64) * 2 - 1

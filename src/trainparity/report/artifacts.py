@@ -1,0 +1,105 @@
+"""What the runs left on disk, read once and typed; the rest of the report touches no files."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from trainparity.environment import Environment
+from trainparity.params import REFERENCE, Params
+from trainparity.records import KnownAnswer, ParityReport, RecordError, Status, Timing
+
+RowT = TypeVar("RowT")
+
+
+class Distance(NamedTuple):
+    """The worst relative L2 distance of one kind of tensor after one step, and its noise floor."""
+
+    step: int
+    kind: str
+    distance: float
+    floor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run; `timing` and `losses` are there only if it trained."""
+
+    status: Status
+    timing: Timing | None = None
+    losses: tuple[tuple[int, float], ...] = ()
+    """(step, loss) in the order of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Everything that the report is made of."""
+
+    params: Params
+    environment: Environment
+    configurations: dict[str, Run]
+    references: dict[str, Run]
+    """By precision."""
+    parity: ParityReport
+    distances: dict[str, list[Distance]]
+    """By pair, in the order of steps."""
+    known_answer: KnownAnswer | None
+    """None in a pipeline that does not compute one."""
+
+
+def read(root: Path, params: Params) -> Artifacts:
+    """Read the artifacts of all configurations and references that `params` names.
+
+    Raises:
+        RecordError: a file is missing or damaged; the message names it.
+    """
+    runs = root / "runs"
+    known_answer = runs / "known-answer" / "result.json"
+    return Artifacts(
+        params=params,
+        environment=Environment.read(runs / "environment.json"),
+        configurations={name: read_run(runs / name) for name in params.configs},
+        references={name: read_run(runs / f"{REFERENCE}-{name}") for name in params.references},
+        parity=ParityReport.read(root / "reports" / "parity.json"),
+        distances=_read_distances(root / "reports" / "distance.csv"),
+        known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
+    )
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run's folder; what an untrained run may have left from earlier is not looked at.
+
+    Raises:
+        RecordError: a file is missing or damaged; the message names it.
+    """
+    status = Status.read(folder / "state" / "status.json")
+    if status.status != "trained":
+        return Run(status=status)
+    losses = _read_csv(folder / "state" / "loss.csv", lambda row: (int(row["step"]), float(row["loss"])))
+    return Run(status=status, timing=Timing.read(folder / "report" / "timing.json"), losses=tuple(losses))
+
+
+def _read_distances(path: Path) -> dict[str, list[Distance]]:
+    """Read the distances over steps of all pairs."""
+
+    def parse(row: dict[str, str]) -> tuple[str, Distance]:
+        figures = float(row["distance"]), float(row["floor"])
+        return row["pair"], Distance(int(row["step"]), row["kind"], *figures)
+
+    pairs = defaultdict(list)
+    for pair, distance in _read_csv(path, parse):
+        pairs[pair].append(distance)
+    return dict(pairs)
+
+
+def _read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
+    """Parse each row of a CSV file that has a header."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [parse(row) for row in csv.DictReader(file)]
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path}: not the table expected here: {error!r}") from None

@@ -1,0 +1,90 @@
+"""The table at the end of a run."""
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainparity.report import words
+from trainparity.report.format import NOTHING, number
+from trainparity.report.schema import RunSummary, Summary
+
+STYLES = {
+    "bitwise": "bold green",
+    "equivalent": "green",
+    "different": "bold red",
+    "failed": "bold red",
+    "skipped": "dim",
+    "no speed-up": "yellow",
+    "not compared": "yellow",
+    "emulated": "yellow",
+    "withheld": "yellow",
+}
+"""Colour repeats what the word says; green is kept for what was really run and proved."""
+
+
+def make_console() -> Console:
+    """Return a console on stdout; one that is no terminal gets room for the whole table."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print the table, and below it what the table can't say; needs 100 columns to print unwrapped."""
+    console.print(_table(summary))
+    _line(console, "", f"{words.parity_sentence(summary)} {words.gain_sentence(summary)}")
+    references = {run.reference for run in summary.references.values()} | {"reference"}
+    for pair in summary.pairs.values():
+        if pair.left not in references:
+            text = f"{pair.left} / {pair.right}: {pair.verdict}"
+            if pair.distance_over_floor is not None:
+                text += f", distance / floor {number(pair.distance_over_floor)}"
+            _line(console, pair.verdict, text)
+    for note in words.notes(summary):
+        _line(console, note.kind, f"{note.name}: {note.kind}: {note.text}")
+        if note.remedy:
+            _line(console, "", f"  remedy: {note.remedy}")
+    answer = summary.known_answer
+    _line(console, "failed" if answer and not answer.reproduced else "", words.known_answer_sentence(answer))
+    _line(console, "dim", words.environment_sentence(summary.environment))
+    _line(console, "dim", words.dates_sentence(summary))
+
+
+def _table(summary: Summary) -> Table:
+    """Lay out one row per reference and configuration, in the order of params.yaml: not a ranking."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("configuration", "device", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for heading in ("distance\n/ floor", "step ms\nmedian", "samples\n/ s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("speed-up\n(95 % interval)", justify="right", no_wrap=True)
+    table.add_column("peak\nMiB", justify="right", no_wrap=True)
+    table.add_column("compile\ns", justify="right", no_wrap=True)
+    for run in summary.references.values():
+        table.add_row(*_row(run.reference, run, "reference", "1×" if run.step_ms else NOTHING))
+    for name, run in summary.configurations.items():
+        table.add_row(*_row(name, run, words.outcome(run), words.speedup_cell(run)))
+    return table
+
+
+def _row(name: str, run: RunSummary, verdict: str, speedup: str) -> list[Text]:
+    """Return a run's cells; Text, as a reason or a name must not be read as markup."""
+    missing = run.status != "trained"
+    verdict = run.status if missing else verdict
+    style = "yellow" if run.emulated and not missing and verdict != "different" else STYLES.get(verdict, "")
+    return [
+        Text(name, style="dim" if run.status == "skipped" else ""),
+        Text(run.device or NOTHING),
+        Text(verdict, style=style),
+        Text(number(run.distance_over_floor)),
+        Text(number(run.step_ms.median if run.step_ms else None)),
+        Text(number(run.samples_per_s)),
+        Text(speedup, style=STYLES.get(speedup, "")),
+        Text(number(run.peak_memory_mib)),
+        Text(number(run.compile_s)),
+    ]
+
+
+def _line(console: Console, kind: str, text: str) -> None:
+    """Print one line of plain text, coloured by its kind."""
+    console.print(Text(text, style=STYLES.get(kind, kind)))

@@ -1,0 +1,62 @@
+"""Numbers as people read them."""
+
+from trainparity.report.schema import SpeedupSummary, StepTime
+
+NOTHING = "–"
+INFINITY = 1e300
+"""How records write infinity, which JSON has not."""
+
+
+def number(value: float | None) -> str:
+    """Write a number with three significant digits: 0.123, 1.23, 12.3, 123, 12,346, 1.2e-7."""
+    if value is None:
+        return NOTHING
+    size = abs(value)
+    if size >= INFINITY:
+        return "∞" if value > 0 else "-∞"
+    if size >= 1e7 or 0 < size < 1e-3:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    if size >= 99.95:
+        return f"{value:,.0f}"
+    if size == 0 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.{1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
+
+
+def speedup(value: SpeedupSummary | None) -> str:
+    """Write a speed-up and its interval: `1.23× (1.20–1.27)`."""
+    if value is None:
+        return NOTHING
+    return f"{value.ratio:.2f}× ({value.low:.2f}–{value.high:.2f})"
+
+
+def step_time(value: StepTime | None) -> str:
+    """Write a step time's 10th to 90th percentile in milliseconds."""
+    return NOTHING if value is None else f"{number(value.p10)}–{number(value.p90)}"
+
+
+def rate(value: float | None) -> str:
+    """Write floating-point operations per second with the unit's prefix: `12.3 GFLOP/s`."""
+    if value is None:
+        return NOTHING
+    for prefix in ("", "k", "M", "G", "T"):
+        if value < 999.5:
+            return f"{number(value)} {prefix}FLOP/s"
+        value /= 1000
+    return f"{number(value)} PFLOP/s"
+
+
+def percent(value: float | None) -> str:
+    """Write a fraction of 1 as a percentage."""
+    return NOTHING if value is None else f"{100 * value:.0f} %"
+
+
+def moment(iso: str | None) -> str:
+    """Write an ISO 8601 moment in UTC to the minute: `2026-03-01 12:30`."""
+    return NOTHING if iso is None else iso[:16].replace("T", " ")
+
+
+def joined(words: list[str]) -> str:
+    """Write a list in words: `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

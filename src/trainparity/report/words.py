@@ -1,0 +1,117 @@
+"""What the figures say, in sentences that the console and the page share."""
+
+from typing import NamedTuple
+
+from trainparity.records import KnownAnswer
+from trainparity.report.format import joined, moment, number
+from trainparity.report.format import speedup as speedup_text
+from trainparity.report.schema import EnvironmentSummary, RunSummary, Summary
+from trainparity.report.summary import SAME_TRAINING
+
+
+class Note(NamedTuple):
+    """Why something is missing from the table, and what to do about it."""
+
+    name: str
+    kind: str
+    """skipped, failed, different or `no speed-up`."""
+    text: str
+    remedy: str | None
+
+
+def outcome(run: RunSummary) -> str:
+    """Return the word of the verdict column; a run that did not train is never called anything better."""
+    if run.status != "trained":
+        return run.status
+    return run.verdict or "not compared"
+
+
+def speedup_cell(run: RunSummary) -> str:
+    """Return what stands in the speed-up column."""
+    if run.speedup is None and run.status == "trained":
+        return "emulated" if run.emulated else "withheld"
+    return speedup_text(run.speedup)
+
+
+def parity_sentence(summary: Summary) -> str:
+    """Answer the first question: is it still the same training?"""
+    runs = summary.configurations.values()
+    trained = [run for run in runs if run.status == "trained"]
+    same = sum(outcome(run) in SAME_TRAINING for run in trained)
+    counts = {word: sum(run.status == word for run in runs) for word in ("skipped", "failed")}
+    others = [f"{count} {word}" for word, count in counts.items() if count]
+    text = f"{same} of {len(trained)} trained configurations are the same training as the reference"
+    return f"{text}; {joined(others)}." if others else f"{text}."
+
+
+def gain_sentence(summary: Summary) -> str:
+    """Answer the second question: what did it gain?"""
+    gains = {name: run.speedup for name, run in summary.configurations.items() if run.speedup}
+    if not gains:
+        return "No speed-up could be measured."
+    best = max(gains, key=lambda name: gains[name].ratio)
+    if gains[best].low <= 1:
+        return "None of them is faster than the reference beyond the noise of its steps."
+    return f"The largest gain is {best}'s: {speedup_text(gains[best])} the reference's speed."
+
+
+def known_answer_sentence(answer: KnownAnswer | None) -> str:
+    """Say whether a published result was reproduced before our own verdicts are to be believed."""
+    if answer is None:
+        return "No published result was computed again in this pipeline."
+    names = joined(list(answer.measured))
+    between = f"largest difference between them {number(answer.largest_difference)}"
+    if answer.reproduced:
+        return f"{answer.claim}: reproduced by {names} to {answer.decimals} digits, {between}"
+    off = {
+        name: max((abs(a - b) for a, b in zip(values, answer.published, strict=False)), default=0.0)
+        for name, values in answer.measured.items()
+    }
+    distances = joined([f"{name} is {number(value)} off" for name, value in off.items()])
+    return f"{answer.claim}: NOT reproduced to {answer.decimals} digits: {distances}, {between}"
+
+
+def environment_sentence(environment: EnvironmentSummary) -> str:
+    """Name the machine in one line."""
+    hardware = [f"{environment.processor}, {environment.cores} cores"]
+    hardware += [accelerator.name for accelerator in environment.accelerators]
+    system = f"{environment.system} {environment.machine}"
+    software = f"Python {environment.python}, torch {environment.torch}"
+    return "; ".join([*hardware, system, software, f"fingerprint {environment.fingerprint}"])
+
+
+def dates_sentence(summary: Summary) -> str:
+    """Say when the times were measured, which may be long before the report was made."""
+    runs = (*summary.configurations.values(), *summary.references.values())
+    dates = sorted(run.measured_at for run in runs if run.measured_at)
+    if not dates:
+        return "nothing was measured"
+    first, last = moment(dates[0]), moment(dates[-1])
+    return f"measured {first} UTC" if first == last else f"measured {first} to {last} UTC"
+
+
+def notes(summary: Summary) -> list[Note]:
+    """List what the table can't say: why runs are missing, what differs, why a speed-up is withheld."""
+    found = [
+        Note(f"reference {precision}", run.status, run.reason or "no reason recorded", run.remedy)
+        for precision, run in summary.references.items()
+        if run.status != "trained"
+    ]
+    for name, run in summary.configurations.items():
+        if run.status == "trained":
+            continue
+        steps = [run.remedy] if run.remedy else []
+        if run.status == "failed":
+            steps.append(f"try again with `dvc repro -s -f train@{name}`")
+        found.append(Note(name, run.status, run.reason or "no reason recorded", "; ".join(steps) or None))
+    for name, pair in summary.pairs.items():
+        if pair.verdict == "different":
+            where = f"first beyond the floor at step {pair.first_step} in {pair.first_tensor}"
+            why = pair.cause or pair.reason or "cause not diagnosed"
+            found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", None))
+        if not pair.ranks_agree:
+            found.append(Note(name, "different", "the ranks of a run did not hold the same parameters", None))
+    for name, run in summary.configurations.items():
+        if run.status == "trained" and run.speedup_withheld:
+            found.append(Note(name, "no speed-up", run.speedup_withheld, None))
+    return found

@@ -1,0 +1,47 @@
+"""`nn.DataParallel`: one process, the batch scattered over replicas; without GPUs its algorithm on the CPU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trainparity.strategies.base import Strategy
+
+
+class CpuReplicas(nn.Module):
+    """The algorithm of `nn.DataParallel` over replicas on the CPU, where PyTorch's own passes through.
+
+    Scatter the inputs in contiguous chunks, broadcast parameters and buffers, run every replica, gather the
+    outputs; backward adds the replicas' gradients up on the master. Replicas run in turn: it shows parity,
+    and its time means nothing. Buffers of all replicas but the first are thrown away, as there.
+    """
+
+    def __init__(self, module: nn.Module, num_replicas: int) -> None:
+        super().__init__()
+        self.module = module
+        self.num_replicas = num_replicas
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Run the module on chunks of inputs [B, ...] and return its outputs [B, ...]."""
+        chunks = zip(*(tensor.chunk(self.num_replicas) for tensor in inputs), strict=True)
+        return torch.cat([self._replica(i, chunk) for i, chunk in enumerate(chunks)])
+
+    def _replica(self, index: int, chunk: tuple[Tensor, ...]) -> Any:
+        # A clone's backward adds to the master's gradient, as DataParallel's broadcast does.
+        state = {name: parameter.clone() for name, parameter in self.module.named_parameters()}
+        for name, buffer in self.module.named_buffers():
+            state[name] = buffer if index == 0 else buffer.clone()
+        return functional_call(self.module, state, chunk)
+
+
+class DataParallel(Strategy):
+    """Article B's and D's DP: a master scatters, gathers, computes the loss and updates."""
+
+    def setup(self, model: nn.Module, blocks: Sequence[nn.Module]) -> nn.Module:
+        """Wrap the model for as many GPUs or CPU replicas as the configuration's world size."""
+        replicas = self.execution.num_replicas
+        if self.execution.device.type == "cuda":
+            return nn.DataParallel(model.to(self.execution.device), device_ids=list(range(replicas)))
+        return CpuReplicas(model, replicas)

@@ -1,0 +1,83 @@
+"""Full, plain training state on disk: the same files whatever strategy wrote or reads them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from trainparity.records import write_text
+
+_OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def model_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers whole on the CPU, on rank 0. Every rank must call it."""
+    state = get_model_state_dict(model, options=_OPTIONS)
+    return {name: _plain(tensor) for name, tensor in state.items()}
+
+
+def save(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    extra: dict[str, Tensor],
+    scalars: dict[str, Any],
+    *,
+    main: bool,
+) -> None:
+    """Write the state of model and optimizer, with other tensors and JSON values, whole or not at all.
+
+    Every rank must call it; rank 0 (`main`) writes.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
+    groups: list[dict[str, Any]] = []
+    if optimizer.state:  # before the first step there is none, and asking for it would make some
+        state = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)
+        groups = state.get("param_groups", [])
+        for name, values in state.get("state", {}).items():
+            tensors |= {f"optimizer.{name}.{key}": _plain(value) for key, value in values.items()}
+    if not main:
+        return
+    tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
+    unfinished = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    save_file(tensors, unfinished / "state.safetensors")
+    write_text(unfinished / "state.json", json.dumps({"param_groups": groups, "scalars": scalars}))
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+
+
+def load(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars."""
+    values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
+    for name, tensor in load_file(folder / "state.safetensors").items():
+        part, _, key = name.partition(".")
+        parts[part][key] = tensor
+    set_model_state_dict(model, dict(parts["model"]), options=_OPTIONS)
+    if values["param_groups"]:
+        state: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in parts["optimizer"].items():
+            parameter, _, key = name.rpartition(".")
+            state.setdefault(parameter, {})[key] = tensor
+        optimizer_state = {"state": state, "param_groups": values["param_groups"]}
+        set_optimizer_state_dict(model, optimizer, optimizer_state, options=_OPTIONS)
+    return parts["extra"], values["scalars"]
+
+
+def _plain(value: Tensor) -> Tensor:
+    return value.detach().cpu().contiguous()

@@ -1,0 +1,180 @@
+"""The one training loop: every strategy, precision and number of micro-batches goes through it."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.data import Prepared, micro_batches
+from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
+from trainparity.parity.sketch import full
+from trainparity.strategies import STRATEGIES, Execution, Strategy
+from trainparity.training.precision import autocast, grad_scaler
+from trainparity.training.sampler import Sampler
+from trainparity.workloads import Batch, SampleRandomness, Workload
+
+_OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "radam": torch.optim.RAdam,
+}
+
+
+class Observer(Protocol):
+    """Sees a step's gradients after reduction and unscaling, before clipping."""
+
+    def __call__(self, step: int, model: nn.Module) -> None:
+        """Look at the gradients of the plain (unwrapped) model."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one forward and backward pass sees."""
+
+    batch: Batch
+    counted: bool
+    """False: a stand-in on a rank that has no sample in an uneven last batch; its loss weighs nothing."""
+
+
+class Trainer:
+    """A workload under a configuration, as one rank executes it."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        dataset: Prepared,
+        train: Train,
+        configuration: Configuration,
+        execution: Execution,
+        *,
+        twin: int = 0,
+    ) -> None:
+        self.workload, self.dataset, self.train = workload, dataset, train
+        self.configuration, self.execution = configuration, execution
+        self.precision: Precision = configuration.precision
+        self.sampler = Sampler(
+            num_samples=len(dataset),
+            global_batch_size=train.global_batch_size,
+            seed=train.seed,
+            shuffle=train.shuffle,
+            twin=twin,
+        )
+        self.strategy: Strategy = STRATEGIES[configuration.strategy](execution)
+        # Initial weights come from the seed on the CPU, whatever device they move to.
+        torch.manual_seed(train.seed)
+        self.plain = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
+        self.plain.train()
+        self.wrap()
+        self.scaler = grad_scaler(self.precision, execution.device)
+
+    def wrap(self) -> None:
+        """Compile, then distribute, then make the optimizer: each step must see what the one before made."""
+        blocks = self.workload.blocks(self.plain)
+        if self.configuration.compile != "none":
+            self.strategy.compile(self.plain, blocks, self.configuration.compile)
+        self.model = self.strategy.setup(self.plain, blocks)
+        self.optimizer = make_optimizer(self.train.optimizer, self.plain)
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        steps = self.train.epochs * self.sampler.steps_per_epoch
+        return min(steps, self.train.max_steps or steps)
+
+    def batches(self, start: int, stop: int, loader: Loader) -> Iterator[list[MicroBatch]]:
+        """Yield the micro-batches of each step, on the CPU, with their randomness drawn."""
+        plan, steps = [], []
+        for step in range(start, stop):
+            whole = self.sampler.global_batch(step)
+            for part in self.micro_batches(self.strategy.shard(whole)):
+                plan.append(part if len(part) else whole[:1])
+                steps.append((step, len(part) > 0))
+        loaded = zip(micro_batches(self.dataset, plan, loader), steps, strict=True)
+        for _ in range(start, stop):
+            yield [
+                MicroBatch(self.with_randomness(batch, step), counted)
+                for batch, (step, counted) in islice(loaded, self.configuration.accumulation_steps)
+            ]
+
+    def micro_batches(self, shard: Tensor) -> list[Tensor]:
+        """Cut a rank's samples into micro-batches: strided, as ranks cut the global batch (article B)."""
+        parts = self.configuration.accumulation_steps
+        return [shard[i::parts] for i in range(parts)]
+
+    def with_randomness(self, batch: Batch, step: int) -> Batch:
+        """Add the randomness of a step's samples to a batch."""
+        randomness = SampleRandomness(self.train.seed, self.sampler.epoch(step), batch["samples"])
+        return batch | self.workload.draw(batch, randomness)
+
+    def step(self, step: int, micro_batches: list[MicroBatch], observer: Observer | None = None) -> Tensor:
+        """Make one optimizer step.
+
+        Returns:
+            This rank's part of the mean loss over the global batch: a scalar on the device.
+        """
+        torch.manual_seed(hash((self.train.seed, step, self.execution.rank)))  # for dropout and the like
+        count = self._global_count(step, micro_batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.execution.device)
+        for number, micro_batch in enumerate(micro_batches):
+            last = number == len(micro_batches) - 1
+            # Gradients are reduced once a step, in the last backward.
+            with nullcontext() if last else self.strategy.accumulating(self.model):
+                total += self._backward(micro_batch, count)
+        self.scaler.unscale_(self.optimizer)
+        if observer:
+            observer(step, self.plain)
+        if self.train.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.plain.parameters(), self.train.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return total
+
+    def _backward(self, micro_batch: MicroBatch, count: int) -> Tensor:
+        """Add a micro-batch's gradient; return its share of the mean loss."""
+        device = self.execution.device
+        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in micro_batch.batch.items()}
+        with autocast(self.precision, device), self._offloaded_activations():
+            loss = self.workload.loss(self.model, batch) * float(micro_batch.counted)
+        # Ranks average their gradients: times the world size that is a sum, like the loss before division.
+        self.scaler.scale(loss * (self.execution.world_size / count)).backward()  # type: ignore[no-untyped-call]
+        return loss.detach() / count
+
+    def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:
+        """Return what the summed loss of the whole global batch is divided by."""
+        if type(self.workload).count is Workload.count:  # samples: known without asking the other ranks
+            return len(self.sampler.global_batch(step))
+        local = sum(self.workload.count(m.batch) for m in micro_batches if m.counted)
+        return int(self.strategy.sum(torch.tensor(local)))
+
+    def _offloaded_activations(self) -> AbstractContextManager[object]:
+        if self.configuration.offload not in ("activations", "both"):
+            return nullcontext()
+        pinned = self.execution.device.type == "cuda"
+        return torch.autograd.graph.save_on_cpu(pin_memory=pinned)
+
+
+def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
+    """Make the optimizer of a model that is already distributed."""
+    options = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if settings.name == "sgd":
+        options["momentum"] = settings.momentum
+    return _OPTIMIZERS[settings.name](model.parameters(), **options)  # type: ignore[arg-type]
+
+
+def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
+    """Move every weight by half an ulp up or down at random, in place: what makes a twin of the reference.
+
+    In a precision below fp32 the ulp is that precision's, as its products round that coarsely.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            whole = full(parameter)
+            signs = torch.randint(0, 2, whole.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            parameter.copy_((whole.cpu().double() * (1 + unit_roundoff * signs)).to(parameter.dtype))

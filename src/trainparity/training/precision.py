@@ -1,0 +1,50 @@
+"""Number formats: autocast, TF32 and the loss scale."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+
+from trainparity.params import Precision
+
+UNIT_ROUNDOFF: dict[Precision, float] = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+"""Half the relative spacing of the numbers that products are computed in (Higham, 2002, section 2.1)."""
+
+_AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    """Run the forward pass in bf16 or fp16; parameters stay in fp32."""
+    if precision not in _AUTOCAST:
+        return nullcontext()
+    context: AbstractContextManager[None] = torch.autocast(device.type, dtype=_AUTOCAST[precision])
+    return context
+
+
+def grad_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
+    """Make the loss scaler: fp16's small gradients would become zero without; for the others it does nothing."""
+    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+
+@contextmanager
+def tensor_cores(precision: Precision) -> Iterator[None]:
+    """Allow TF32 in matrix products and convolutions for `tf32` only: cuDNN's default allows it for fp32 too."""
+    flags = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [flag.allow_tf32 for flag in flags]
+    for flag in flags:
+        flag.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        for flag, value in zip(flags, before, strict=True):
+            flag.allow_tf32 = value
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Use deterministic algorithms only; an operation that has none warns."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)

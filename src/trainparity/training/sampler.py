@@ -1,0 +1,53 @@
+"""Which samples make up each global batch, and how a batch is cut: the same for every configuration."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Counters of SampleRandomness end in a sample's index, so these can't meet one.
+_EPOCH_ORDER = 2**64 - 1
+_TWIN_ORDER = 2**64 - 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Global batches as a function of (seed, step); every epoch visits every sample once."""
+
+    num_samples: int
+    global_batch_size: int
+    seed: int
+    shuffle: bool
+    twin: int = 0
+    """A twin's number: it visits the same samples of each global batch in another order."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of an epoch; the last one may have fewer samples."""
+        return -(-self.num_samples // self.global_batch_size)
+
+    def epoch(self, step: int) -> int:
+        """Return the epoch that a step belongs to."""
+        return step // self.steps_per_epoch
+
+    def global_batch(self, step: int) -> Tensor:
+        """Return the samples of one optimizer step: int64 [B], B at most `global_batch_size`."""
+        order = _order(self.num_samples, self.seed, self.epoch(step), self.shuffle)
+        first = step % self.steps_per_epoch * self.global_batch_size
+        batch = order[first : first + self.global_batch_size]
+        if self.twin:
+            batch = batch[_generator(self.seed, step, _TWIN_ORDER - self.twin).permutation(len(batch))]
+        return torch.from_numpy(batch.copy())
+
+
+@lru_cache(maxsize=2)
+def _order(num_samples: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:
+    samples = np.arange(num_samples)
+    return _generator(seed, epoch, _EPOCH_ORDER).permutation(samples) if shuffle else samples
+
+
+def _generator(seed: int, index: int, purpose: int) -> np.random.Generator:
+    key, counter = np.array([seed, index], dtype=np.uint64), np.array([0, 0, 0, purpose], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

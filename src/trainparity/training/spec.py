@@ -1,0 +1,72 @@
+"""What the launcher and the worker processes tell each other, as files."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from trainparity.environment import Placement
+from trainparity.params import Configuration, Dataset, Parity, Precision, Timing, Train, Workload
+from trainparity.records import Record
+
+
+class RunSpec(Record):
+    """Everything that a worker process needs to know; nothing about other configurations."""
+
+    run: str
+    """A configuration's name, or `reference-<precision>`."""
+    workload: Workload
+    dataset: Dataset
+    train: Train
+    parity: Parity
+    timing: Timing
+    configuration: Configuration
+    placement: Placement
+    fingerprint: str
+    """Of the environment."""
+    device_name: str
+    data: Path
+    """Folder that `prepare` wrote."""
+    reference: Path | None
+    """State folder of the reference that windows restart from; None for the reference itself."""
+    work: Path
+    """Where the run keeps checkpoints and unfinished outputs."""
+    position: str = ""
+    """Shown beside the progress bar, for example `[3/8]`."""
+
+    def identity(self) -> str:
+        """Hash what the run's result depends on: a checkpoint of another identity is not gone on from."""
+        content = self.model_dump(mode="json", exclude={"position", "work", "timing"})
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+        inputs = [self.data / "manifest.json"]
+        if self.reference:
+            inputs.append(self.reference / "status.json")
+            inputs.append(self.reference / "trace.safetensors")
+        code = Path(__file__).parent.parent
+        for path in [*inputs, *sorted(code.rglob("*.py"))]:
+            digest.update(path.read_bytes() if path.exists() else b"")
+        return digest.hexdigest()[:16]
+
+
+def reference_configuration(precision: Precision) -> Configuration:
+    """Return the reference's settings: one process, eager, the full global batch, on the accelerator."""
+    return Configuration(strategy="single", device="auto", precision=precision)
+
+
+EXIT_INTERRUPTED = 143
+"""A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, running again goes on."""
+
+
+class Failure(Record):
+    """Why a rank died, in `<work>/failure-<rank>.json`."""
+
+    rank: int
+    message: str
+    """The exception's type and text, in one line."""
+    traceback: str
+
+
+class Result(Record):
+    """What the launcher needs of a run that trained, in `<work>/result.json`."""
+
+    steps: int
+    loss: float

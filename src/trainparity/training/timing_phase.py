@@ -1,0 +1,86 @@
+"""The timed phase: no trace, no determinism flags; warm-up and compilation apart from the timed steps."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import torch
+
+from trainparity.measure import compilation
+from trainparity.measure.clocks import synchronise
+from trainparity.measure.flops import count_flops, peak_flops
+from trainparity.measure.memory import peaks, reset_peaks
+from trainparity.measure.utilisation import UtilisationSampler
+from trainparity.records import Memory, Timing
+from trainparity.training.loop import Trainer
+from trainparity.training.spec import RunSpec
+
+
+def measure(spec: RunSpec, trainer: Trainer, progress: Callable[[], None]) -> Timing:
+    """Train warm-up steps, then timed steps; every rank must call it and gets the same record.
+
+    A step's time starts before its data is fetched and ends when the device is done; of the ranks' times
+    the longest counts.
+    """
+    device, settings = trainer.execution.device, spec.timing
+    total = settings.warmup_steps + settings.steps
+    batches = trainer.batches(0, total, spec.configuration.loader)
+    compiled = spec.configuration.compile != "none"
+    compilation.reset()
+    times, waits = [], []
+    warm_from = time.perf_counter()
+    with UtilisationSampler(device) as utilisation, torch.compiler.config.patch(force_disable_caches=True):
+        for step in range(total):
+            if step == settings.warmup_steps:
+                warmup_s = time.perf_counter() - warm_from
+                reset_peaks(device)
+                utilisation.start()
+            started = time.perf_counter()
+            micro_batches = next(batches)
+            fetched = time.perf_counter()
+            trainer.step(step, micro_batches)
+            synchronise(device)
+            times.append(time.perf_counter() - started)
+            waits.append(fetched - started)
+            progress()
+    memory = peaks(device)
+    seconds, graphs, breaks = compilation.read() if compiled else (None, None, None)
+    timed = slice(settings.warmup_steps, None)
+    slowest = trainer.strategy.gather(torch.tensor([times[timed], waits[timed]], dtype=torch.float64)).amax(0) * 1e3
+    return Timing(
+        run=spec.run,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=spec.fingerprint,
+        device_name=spec.device_name,
+        world_size=trainer.execution.world_size,
+        num_threads=spec.placement.num_threads,
+        global_batch_size=spec.train.global_batch_size,
+        step_ms=slowest[0].tolist(),
+        wait_ms=slowest[1].tolist(),
+        warmup_s=warmup_s,
+        compile_s=seconds,
+        graphs=graphs,
+        graph_breaks=breaks,
+        memory=_largest(trainer, memory),
+        flops_per_step=_flops_per_step(trainer),
+        peak_flops_per_s=trainer.execution.world_size * peak_flops(device, trainer.precision),
+        utilisation=utilisation.result(),
+    )
+
+
+def _largest(trainer: Trainer, memory: Memory) -> Memory:
+    """Return the ranks' largest peaks."""
+    names = list(Memory.model_fields)
+    values = [getattr(memory, name) for name in names]
+    local = torch.tensor([-1.0 if value is None else value for value in values], dtype=torch.float64)
+    largest = trainer.strategy.gather(local).amax(0).tolist()
+    return Memory(**{name: None if value < 0 else value for name, value in zip(names, largest, strict=True)})
+
+
+def _flops_per_step(trainer: Trainer) -> float | None:
+    """Count one sample's forward and backward on tensors without data, times the global batch."""
+    sample = trainer.dataset.batch(torch.zeros(1, dtype=torch.int64))
+    model = trainer.workload.build_model(sample).to("meta")
+    batch = {name: tensor.to("meta") for name, tensor in trainer.with_randomness(sample, 0).items()}
+    flops = count_flops(lambda: trainer.workload.loss(model, batch).backward())  # type: ignore[no-untyped-call]
+    return None if flops is None else flops * trainer.train.global_batch_size

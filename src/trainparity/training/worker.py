@@ -1,0 +1,114 @@
+"""One rank of one run: `python -m trainparity.training.worker spec.json`, alone or under torchrun."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+
+from trainparity import data, workloads
+from trainparity.strategies import Execution
+from trainparity.training import timing_phase
+from trainparity.training.loop import Trainer
+from trainparity.training.parity_phase import Interrupted, ParityPhase
+from trainparity.training.precision import tensor_cores
+from trainparity.training.progress import TrainingProgress
+from trainparity.training.spec import EXIT_INTERRUPTED, Failure, Result, RunSpec
+
+def main() -> int:
+    """Run one rank; return its exit code."""
+    spec = RunSpec.read(Path(sys.argv[1]))
+    rank = int(os.environ.get("RANK", "0"))
+    try:
+        with _process_group(spec) as execution:
+            run(spec, execution)
+    except Interrupted as error:
+        if rank == 0:
+            print(f"{spec.run}: {error}; run it again to go on from there", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        failure = Failure(rank=rank, message=message[:2000], traceback=traceback.format_exc())
+        failure.write(spec.work / f"failure-{rank}.json")
+        return 1
+    return 0
+
+
+def run(spec: RunSpec, execution: Execution) -> None:
+    """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
+    stop = _StopRequest()
+    torch.set_num_threads(spec.placement.num_threads)
+    workload = workloads.load(spec.workload.name, spec.workload.options)
+    dataset = data.load(spec.data)
+    is_main = execution.rank == 0
+
+    def trainer(twin: int = 0) -> Trainer:
+        torch.compiler.reset()
+        return Trainer(workload, dataset, spec.train, spec.configuration, execution, twin=twin)
+
+    first = trainer()
+    twins = range(1, spec.parity.twins + 1) if spec.reference is None else range(0)
+    total = first.num_steps * (1 + len(twins)) + spec.timing.warmup_steps + spec.timing.steps
+    title = f"{spec.position} {spec.run}"
+    with tensor_cores(spec.configuration.precision), TrainingProgress(title, total, main=is_main) as progress:
+        for number in (0, *twins):
+            progress.phase(f"twin {number}" if number else "parity", number * first.num_steps)
+            phase = ParityPhase(spec, trainer(number) if number else first, twin=number, stop_requested=stop)
+            phase.run(progress.step)
+            if number == 0 and is_main:
+                loss = phase.final_loss()
+        progress.phase("timing", total - spec.timing.warmup_steps - spec.timing.steps)
+        timing = timing_phase.measure(spec, trainer(), progress.step)
+    if is_main:
+        timing.write(spec.work / "report" / "timing.json")
+        Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
+
+
+class _StopRequest:
+    """Becomes true on SIGTERM or SIGINT; the loop then writes a checkpoint and ends."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+
+    def __call__(self) -> bool:
+        return self._requested
+
+
+@contextmanager
+def _process_group(spec: RunSpec) -> Iterator[Execution]:
+    """Join the other ranks, if there are any, for as long as the run lasts."""
+    configuration, placement = spec.configuration, spec.placement
+    rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device(placement.device)
+    if placement.device == "cuda":
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    if configuration.distributed:
+        # NCCL moves the gradients; gloo the loop's few CPU numbers and offloaded parameters.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if placement.backend == "nccl" else "gloo")
+    try:
+        yield Execution(
+            device=device,
+            rank=rank,
+            world_size=configuration.num_processes,
+            num_replicas=configuration.world_size,
+            offload_parameters=configuration.offload in ("parameters", "both"),
+        )
+    finally:
+        if configuration.distributed:
+            dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What is trained, apart from how it is executed."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainparity.params import ParamsError, not_one_of, validate
+from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.ddpm import Ddpm
+from trainparity.workloads.randomness import SampleRandomness
+from trainparity.workloads.toy_linear import ToyLinear
+
+__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Workload", "load"]
+
+WORKLOADS: dict[str, type[Workload]] = {"toy-linear": ToyLinear, "ddpm": Ddpm}
+
+
+def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> Workload:
+    """Make a workload from params.yaml's `workload` section; `path` only names that file in errors.
+
+    `name` is an entry of `WORKLOADS` or `package.module:Class`, importable from the working directory.
+
+    Raises:
+        ParamsError: there is no such workload, or it doesn't take these options.
+    """
+    workload = _import(name, path) if ":" in name else WORKLOADS.get(name)
+    if workload is None:
+        choices = not_one_of(name, list(WORKLOADS))
+        raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
+    return workload(validate(workload.Options, dict(options), path, ("workload", "options")))
+
+
+def _import(name: str, path: Path) -> type[Workload]:
+    """Import a user's workload class."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Workload)):
+        raise ParamsError(f"{path}: workload.name: {name!r} is no subclass of trainparity.workloads.Workload")
+    return found

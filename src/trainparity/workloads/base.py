@@ -1,0 +1,59 @@
+"""The interface of a workload: model, loss and randomness. It knows nothing of ranks, devices or steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from trainparity.params import Section
+from trainparity.workloads.randomness import SampleRandomness
+
+Batch = dict[str, Tensor]
+"""Tensors by name, each [B, ...]; `samples` holds the B samples' indices in the dataset (int64)."""
+
+
+class NoOptions(Section):
+    """The options of a workload that takes none."""
+
+
+class Workload(ABC):
+    """Subclass this to bring your own model; give it in params.yaml as `package.module:Class`."""
+
+    Options: ClassVar[type[Section]] = NoOptions
+    """What `workload.options` may hold; pydantic validates it."""
+
+    def __init__(self, options: Section) -> None:
+        self.options = options
+
+    @abstractmethod
+    def build_model(self, sample: Batch) -> nn.Module:
+        """Build the model with its initial weights, on the CPU.
+
+        `sample` is a batch of one, so that the model can fit the data's shape. The global random
+        generator is seeded before the call: use it for the initial weights.
+        """
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the loss *summed* over the batch's samples: a scalar.
+
+        Never its mean: the training loop divides once, by the global batch's `count`, which is what
+        makes every way to cut the batch the same training.
+        """
+
+    def count(self, batch: Batch) -> int:
+        """Return what the summed loss is divided by: samples; override it to count tokens, say."""
+        return len(batch["samples"])
+
+    def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
+        """Draw the batch's randomness (noise, augmentation) on the CPU; it joins the batch before `loss`.
+
+        It must come from `randomness` alone, which depends on seed, epoch and sample only. What torch
+        draws inside the model (dropout) depends on how the batch is cut.
+        """
+        return {}
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """Return the model's parts worth sharding or compiling apart; none: the model is one part."""
+        return ()

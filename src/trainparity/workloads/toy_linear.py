@@ -1,0 +1,36 @@
+"""Article B's linear model, whose final weights were published: the known answer."""
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.params import Section
+from trainparity.workloads.base import Batch, Workload
+
+
+class Options(Section):
+    """Settings of `toy-linear`."""
+
+    samples_per_device: int = 4
+    """The article sums its loss over this many samples on each device and averages over devices."""
+
+
+class ToyLinear(Workload):
+    """`Linear(d, 1, bias=False)`, all weights 1; the loss is the sum of the outputs.
+
+    Summed per device and averaged over devices, the article's loss is `samples_per_device` times the mean
+    over the global batch, which is how it is written here: independent of the number of devices.
+    """
+
+    Options = Options
+    options: Options
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        """Build the layer for `images` of shape [B, d]."""
+        model = nn.Linear(sample["images"].shape[1], 1, bias=False)
+        nn.init.ones_(model.weight)
+        return model
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Sum the outputs, times `samples_per_device`."""
+        output: Tensor = model(batch["images"])
+        return self.options.samples_per_device * output.sum(dtype=torch.float32)

@@ -1,0 +1,19 @@
+"""Stage `compare`: judge every pair of params.yaml by the noise floor of its reference."""
+
+import sys
+from pathlib import Path
+
+from trainparity import params
+from trainparity.launch.stage import exit_code
+from trainparity.parity.report import compare_pairs
+
+
+def main() -> None:
+    settings = params.load(Path("params.yaml"))
+    report = compare_pairs(settings, Path("runs"), Path("reports"))
+    for pair in report.pairs:
+        print(f"{pair.name}: {pair.verdict}" + (f": {pair.reason}" if pair.reason else ""))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

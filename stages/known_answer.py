@@ -1,0 +1,25 @@
+"""Stage `known-answer`: reproduce article B's published weights before our own verdicts are to be believed."""
+
+import sys
+from pathlib import Path
+
+from trainparity import params
+from trainparity.environment import Environment
+from trainparity.launch.known_answer import read_claim, reproduce
+from trainparity.launch.stage import exit_code
+
+STUDY = Path("studies/ddp-vs-accumulation")
+
+
+def main() -> None:
+    claims = STUDY / "claims.yaml"
+    published = read_claim(params.read_yaml(claims)["B1"], "B1", claims)
+    settings = params.load(STUDY / "params.yaml")
+    environment = Environment.read(Path("runs/environment.json"))
+    answer = reproduce("B1", published, settings, environment, Path("runs/known-answer"))
+    answer.write(Path("runs/known-answer/result.json"))
+    print(f"article B's published weights: {'reproduced' if answer.reproduced else 'NOT reproduced'}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

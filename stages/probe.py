@@ -1,0 +1,18 @@
+"""Stage `probe`: what this machine and image offer."""
+
+import sys
+from pathlib import Path
+
+from trainparity import environment
+from trainparity.launch.stage import exit_code
+
+
+def main() -> None:
+    found = environment.detect()
+    found.write(Path("runs/environment.json"))
+    gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
+    print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
