@@ -115,7 +115,7 @@ def _publish(status: Status, folder: Path, work: Path) -> None:
     if status.status != "trained":
         finished = work / "untrained"
         shutil.rmtree(finished, ignore_errors=True)
-        (finished / "report").mkdir(parents=True)
+        status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
     status.write(finished / "state" / "status.json")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -43,7 +43,8 @@ def norms(trace: Trace, kind: Compared) -> Tensor:
     """Return a kind's L2 norms: float64 [T, tensors]; an update's are estimated from its sketch."""
     if kind != "update":
         return trace.arrays[f"{kind}/norm"]
-    return torch.linalg.vector_norm(sketches(trace, kind), dim=-1)
+    lengths: Tensor = torch.linalg.vector_norm(sketches(trace, kind), dim=-1)
+    return lengths
 
 
 def rounding(trace: Trace, kind: Compared) -> Tensor:

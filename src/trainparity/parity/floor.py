@@ -32,5 +32,5 @@ class NoiseFloor:
         floor = torch.maximum(apart, rounding(self.reference, kind))
         if not floor.numel():
             return floor
-        windows = floor.split(self.reference.layout.window)
+        windows = torch.split(floor, self.reference.layout.window)
         return torch.cat([window.cummax(0).values for window in windows])

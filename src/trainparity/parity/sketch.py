@@ -38,7 +38,7 @@ class Sketcher:
             flat = flat.cpu()
         self._signs = self._signs.to(flat.device)
         total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
-        for index, part in enumerate(flat.split(self._length)):
+        for index, part in enumerate(torch.split(flat, self._length)):
             signed = part.double() * self._signs[: len(part)]
             padded = torch.nn.functional.pad(signed, (0, -len(part) % self.size))
             total += padded.view(-1, self.size).sum(0) * self._chunk_signs[index].item()
@@ -57,7 +57,7 @@ def digest(tensor: Tensor) -> int:
     flat = tensor.detach().contiguous().flatten()
     bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[flat.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=bits.device)
-    for index, part in enumerate(bits.split(_CHUNK)):
+    for index, part in enumerate(torch.split(bits, _CHUNK)):
         # Powers of an odd number, and odd weights: no factor is lost modulo 2^64.
         total = total * _MIX[0] + (part.to(torch.int64) * _weights(len(part), bits.device)).sum() + index
     return int(total)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Compared, distances, names
+from trainparity.parity.distance import KINDS, Compared, distances, names, norms
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.trace import Trace, comparable
 from trainparity.records import PairResult, Status, Worst
@@ -40,8 +40,8 @@ def judge(name: str, left: Run, right: Run, floor: NoiseFloor | None, margin: fl
         return result.model_copy(update={"reason": reason})
     if floor is None:
         return result.model_copy(update={"reason": "there is no noise floor: the reference did not train"})
-    if reason := comparable(left.trace.layout, right.trace.layout):
-        return result.model_copy(update={"verdict": "different", "reason": reason})
+    if mismatch := comparable(left.trace.layout, right.trace.layout):
+        return result.model_copy(update={"verdict": "different", "reason": mismatch})
     if not _trained(left.trace):
         return result.model_copy(update={"verdict": "failed", "reason": "training did not change any weight"})
     return _compare(result, left.trace, right.trace, floor, margin)
@@ -127,10 +127,4 @@ def _same_bits(left: Trace, right: Trace) -> bool:
 
 
 def _trained(trace: Trace) -> bool:
-    return bool((distances_to_start(trace) > 0).any())
-
-
-def distances_to_start(trace: Trace) -> Tensor:
-    """Return how far the first window's weights moved from its start, absolutely: float64 [steps, tensors]."""
-    window = trace.arrays["weight/sketch"][: trace.layout.window]
-    return torch.linalg.vector_norm(window - trace.arrays["start/sketch"][0], dim=-1)
+    return bool((norms(trace, "update") > 0).any())

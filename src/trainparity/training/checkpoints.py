@@ -23,7 +23,7 @@ _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 def model_state(model: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers whole on the CPU, on rank 0. Every rank must call it."""
-    state = get_model_state_dict(model, options=_OPTIONS)
+    state: dict[str, Any] = get_model_state_dict(model, options=_OPTIONS)
     return {name: _plain(tensor) for name, tensor in state.items()}
 
 
@@ -43,7 +43,7 @@ def save(
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
     if optimizer.state:  # before the first step there is none, and asking for it would make some
-        state = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)
+        state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)
         groups = state.get("param_groups", [])
         for name, values in state.get("state", {}).items():
             tensors |= {f"optimizer.{name}.{key}": _plain(value) for key, value in values.items()}

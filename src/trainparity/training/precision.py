@@ -29,15 +29,13 @@ def grad_scaler(precision: Precision, device: torch.device) -> torch.amp.GradSca
 @contextmanager
 def tensor_cores(precision: Precision) -> Iterator[None]:
     """Allow TF32 in matrix products and convolutions for `tf32` only: cuDNN's default allows it for fp32 too."""
-    flags = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [flag.allow_tf32 for flag in flags]
-    for flag in flags:
-        flag.allow_tf32 = precision == "tf32"
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        for flag, value in zip(flags, before, strict=True):
-            flag.allow_tf32 = value
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 @contextmanager

@@ -29,7 +29,8 @@ def measure(spec: RunSpec, trainer: Trainer, progress: Callable[[], None]) -> Ti
     compilation.reset()
     times, waits = [], []
     warm_from = time.perf_counter()
-    with UtilisationSampler(device) as utilisation, torch.compiler.config.patch(force_disable_caches=True):
+    no_caches = torch.compiler.config.patch(force_disable_caches=True)  # type: ignore[attr-defined]
+    with UtilisationSampler(device) as utilisation, no_caches:
         for step in range(total):
             if step == settings.warmup_steps:
                 warmup_s = time.perf_counter() - warm_from
@@ -74,7 +75,7 @@ def _largest(trainer: Trainer, memory: Memory) -> Memory:
     values = [getattr(memory, name) for name in names]
     local = torch.tensor([-1.0 if value is None else value for value in values], dtype=torch.float64)
     largest = trainer.strategy.gather(local).amax(0).tolist()
-    return Memory(**{name: None if value < 0 else value for name, value in zip(names, largest, strict=True)})
+    return Memory.model_validate({name: value for name, value in zip(names, largest, strict=True) if value >= 0})
 
 
 def _flops_per_step(trainer: Trainer) -> float | None:

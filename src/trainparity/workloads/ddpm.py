@@ -26,7 +26,7 @@ class Scale(NamedTuple):
 SCALES = {"tiny": Scale(32, 6, 64), "article": Scale(256, 8, 256)}
 
 
-class Options(Section):
+class DdpmOptions(Section):
     """Settings of `ddpm`."""
 
     scale: Literal["tiny", "article"] = "tiny"
@@ -90,8 +90,8 @@ class Denoiser(nn.Module):
 class Ddpm(Workload):
     """Mean squared error on the noise; linear beta schedule 1e-4..2e-2 over 1000 steps."""
 
-    Options = Options
-    options: Options
+    Options = DdpmOptions
+    options: DdpmOptions
 
     def __init__(self, options: Section) -> None:
         super().__init__(options)
@@ -115,7 +115,8 @@ class Ddpm(Workload):
         clean = batch["images"].float() / 127.5 - 1
         noisy = batch["signal"][:, None, None, None] * clean + batch["sigma"][:, None, None, None] * noise
         error = (model(noisy, batch["time"]).float() - noise).square()
-        return error.flatten(1).mean(1).sum()
+        loss: Tensor = error.flatten(1).mean(1).sum()
+        return loss
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """Return the residual blocks."""

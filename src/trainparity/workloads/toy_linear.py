@@ -7,7 +7,7 @@ from trainparity.params import Section
 from trainparity.workloads.base import Batch, Workload
 
 
-class Options(Section):
+class ToyLinearOptions(Section):
     """Settings of `toy-linear`."""
 
     samples_per_device: int = 4
@@ -21,8 +21,8 @@ class ToyLinear(Workload):
     over the global batch, which is how it is written here: independent of the number of devices.
     """
 
-    Options = Options
-    options: Options
+    Options = ToyLinearOptions
+    options: ToyLinearOptions
 
     def build_model(self, sample: Batch) -> nn.Module:
         """Build the layer for `images` of shape [B, d]."""
@@ -33,4 +33,5 @@ class ToyLinear(Workload):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Sum the outputs, times `samples_per_device`."""
         output: Tensor = model(batch["images"])
-        return self.options.samples_per_device * output.sum(dtype=torch.float32)
+        loss: Tensor = self.options.samples_per_device * output.sum(dtype=torch.float32)
+        return loss
