@@ -1,6 +1,7 @@
 """What is trained, apart from how it is executed."""
 
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")
 def _import(name: str, path: Path) -> type[Workload]:
     """Import a user's workload class."""
     module_name, _, class_name = name.partition(":")
+    if str(Path.cwd()) not in sys.path:  # a script's own folder is there, its working directory is not
+        sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -1,0 +1,28 @@
+"""A small classifier of the digits: the workload that a user would bring, as `tests.mlp:Mlp`."""
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.params import Section
+from trainparity.workloads import Batch, SampleRandomness, Workload
+
+
+class MlpOptions(Section):
+    hidden: int = 24
+    noise: float = 0.1
+
+
+class Mlp(Workload):
+    Options = MlpOptions
+    options: MlpOptions
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        inputs = sample["images"][0].numel()
+        return nn.Sequential(nn.Flatten(), nn.Linear(inputs, self.options.hidden), nn.Tanh(), nn.Linear(self.options.hidden, 10))
+
+    def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
+        return {"noise": self.options.noise * randomness.normal(*batch["images"].shape[1:])}
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(batch["images"].float() / 255 + batch["noise"])
+        return nn.functional.cross_entropy(logits.float(), batch["labels"], reduction="sum")

@@ -1,0 +1,141 @@
+"""The checker must fail what is wrong and pass what is right: on real training, over seeds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.runs import ADAM, SGD, Reference, configuration, prepared, train
+from trainparity.params import Optimizer
+from trainparity.training.loop import MicroBatch, Trainer
+from trainparity.training.sampler import Sampler
+
+SEEDS = range(20)
+
+
+class UndividedLoss(Trainer):
+    """Accumulates without dividing the loss by the number of micro-batches."""
+
+    def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:
+        return super()._global_count(step, micro_batches) // self.configuration.accumulation_steps
+
+
+class SkippedSample(Trainer):
+    """Leaves one sample of one step out, and counts right."""
+
+    def batches(self, *arguments: Any) -> Any:
+        for step, micro_batches in enumerate(super().batches(*arguments)):
+            if step == 3:
+                first = micro_batches[0]
+                fewer = {name: tensor[1:] for name, tensor in first.batch.items()}
+                micro_batches = [MicroBatch(fewer, True), *micro_batches[1:]]
+            yield micro_batches
+
+
+class OtherOrder(Trainer):
+    """Visits the samples of each global batch backwards: the same training."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sampler = Backwards(**vars(self.sampler))
+
+
+class Backwards(Sampler):
+    def global_batch(self, step: int) -> torch.Tensor:
+        return super().global_batch(step).flip(0)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(params=[SGD, ADAM], ids=["sgd", "adam"])
+def optimizer(request: pytest.FixtureRequest) -> Optimizer:
+    chosen: Optimizer = request.param
+    return chosen
+
+
+def test_right_configurations_are_never_different_over_seeds(
+    tmp_path: Path, dataset: Path, optimizer: Optimizer
+) -> None:
+    right = {
+        "accumulation-2": (configuration(accumulation_steps=2), Trainer),
+        "accumulation-4": (configuration(accumulation_steps=4), Trainer),
+        "replicas": (configuration("data_parallel", world_size=2), Trainer),
+        "other-order": (configuration(), OtherOrder),
+    }
+    alarms, largest = [], 0.0
+    for seed in SEEDS:
+        reference = Reference(tmp_path / str(seed), dataset, seed=seed, optimizer=optimizer)
+        assert reference.judge(train(reference.candidate("itself", configuration()))).verdict == "bitwise"
+        for name, (settings, kind) in right.items():
+            result = reference.judge(train(reference.candidate(name, settings), kind=kind))
+            largest = max(largest, result.distance_over_floor or 0.0)
+            if result.verdict not in ("bitwise", "equivalent"):
+                alarms.append((seed, name, result.reason))
+    assert alarms == []
+    # Far from the margin of 16: right runs are noise, and noise is what the twins measured.
+    assert largest < 8
+
+
+def test_wrong_configurations_are_different_over_seeds(tmp_path: Path, dataset: Path, optimizer: Optimizer) -> None:
+    twice = optimizer.model_copy(update={"lr": 2 * optimizer.lr})
+    two = configuration(accumulation_steps=2)
+    for seed in SEEDS:
+        reference = Reference(tmp_path / str(seed), dataset, seed=seed, optimizer=optimizer)
+        wrong = {
+            "undivided": train(reference.candidate("undivided", two), kind=UndividedLoss),
+            "skipped": train(reference.candidate("skipped", two), kind=SkippedSample),
+            "lr": train(reference.candidate("lr", configuration(), optimizer=twice)),
+        }
+        results = {name: reference.judge(run) for name, run in wrong.items()}
+        assert {name: r.verdict for name, r in results.items()} == dict.fromkeys(wrong, "different")
+        assert {name: r.first_step for name, r in results.items()} == {"undivided": 0, "skipped": 3, "lr": 0}
+        assert min(r.distance_over_floor or 0 for r in results.values()) > 1000
+        assert (results["lr"].first_tensor or "").startswith("update")
+        assert (results["undivided"].first_tensor or "").startswith("gradient")
+
+
+def test_a_gradient_scale_that_adam_hides_is_seen(tmp_path: Path, dataset: Path) -> None:
+    reference = Reference(tmp_path, dataset, optimizer=ADAM)
+    run = train(reference.candidate("undivided", configuration(accumulation_steps=4)), kind=UndividedLoss)
+    worst = {w.kind: w for w in reference.judge(run).worst}
+    assert worst["gradient"].distance == pytest.approx(3, rel=1e-3)
+    assert worst["weight"].distance < worst["gradient"].distance / 100
+
+
+def test_windows_keep_long_correct_runs_equivalent_where_rounding_alone_would_part_them(
+    tmp_path: Path, dataset: Path
+) -> None:
+    steps, hot = 300, Optimizer(name="sgd", lr=1.0, momentum=0.9)
+    reference = Reference(tmp_path, dataset, steps=steps, window=20, optimizer=hot)
+    two = configuration(accumulation_steps=2)
+    windowed = reference.judge(train(reference.candidate("windowed", two)))
+    assert windowed.verdict == "equivalent"
+    unbroken = train(reference.candidate("unbroken", two, window=steps))
+    assert reference.run.trace and unbroken.trace
+    apart = unbroken.trace.arrays["weight/sketch"][-1] - reference.run.trace.arrays["weight/sketch"][-1]
+    worst = max(w.distance for w in windowed.worst if w.kind == "weight")
+    assert apart.norm() / reference.run.trace.arrays["weight/norm"][-1].norm() > 10 * worst
+
+
+def test_runs_that_cannot_be_compared_tensor_by_tensor_say_why(tmp_path: Path, dataset: Path) -> None:
+    reference = Reference(tmp_path, dataset)
+    shorter = reference.judge(train(reference.candidate("shorter", configuration(), steps=10)))
+    assert (shorter.verdict, shorter.reason) == ("different", "steps: 20 and 10")
+    half = reference.judge(train(reference.candidate("half", configuration(precision="bf16"))))
+    assert half.verdict == "skipped" and "fp32 against bf16" in (half.reason or "")
+
+
+def test_reduced_precision_is_judged_by_twins_of_the_same_precision(tmp_path: Path, dataset: Path) -> None:
+    half = configuration(precision="bf16")
+    reference = Reference(tmp_path, dataset, settings=half)
+    assert reference.floor["weight"].max() > 1e-4
+    right = train(reference.candidate("right", configuration(precision="bf16", accumulation_steps=2)))
+    assert reference.judge(right).verdict == "equivalent"
+    wrong = train(
+        reference.candidate("wrong", configuration(precision="bf16", accumulation_steps=2)), kind=UndividedLoss
+    )
+    assert reference.judge(wrong).verdict == "different"
