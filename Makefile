@@ -39,7 +39,7 @@ setup: .venv/complete
 .venv/complete: requirements.lock pyproject.toml | $(UV)
 	rm -f $@
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
 

@@ -79,10 +79,15 @@ def trainer_of(spec: RunSpec, *, twin: int = 0, kind: type[Trainer] = Trainer, e
 
 
 def train(spec: RunSpec, *, twin: int = 0, stop: Callable[[], bool] = lambda: False, **options: Any) -> Run:
-    """Run the parity phase of a spec in this process."""
+    """Run the parity phase of a spec in this process and read what it left."""
+    run_phase(spec, twin=twin, stop=stop, **options)
+    return load(spec, f"twins/{twin}" if twin else "")
+
+
+def run_phase(spec: RunSpec, *, twin: int = 0, stop: Callable[[], bool] = lambda: False, **options: Any) -> None:
+    """Run the parity phase of a spec in this process, as one of its ranks."""
     trainer = trainer_of(spec, twin=twin, **options)
     ParityPhase(spec, trainer, twin=twin, stop_requested=stop).run(lambda loss: None)
-    return load(spec, f"twins/{twin}" if twin else "")
 
 
 def load(spec: RunSpec, part: str = "") -> Run:
@@ -95,9 +100,11 @@ def load(spec: RunSpec, part: str = "") -> Run:
 class Reference:
     """A trained reference with its twins and floor."""
 
-    def __init__(self, folder: Path, dataset: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, dataset: Path, *, main: bool = True, **settings: Any) -> None:
         self.folder, self.dataset, self.settings = folder, dataset, settings
         self.spec = spec(folder, dataset, "reference", **settings)
+        if not main:  # another rank trains it
+            return
         self.run = train(self.spec)
         self.twins = [train(self.spec, twin=i) for i in (1, 2, 3)]
         assert self.run.trace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from tests.runs import CPU, Reference, configuration, train
+from tests.runs import CPU, Reference, configuration, load, run_phase
 from trainparity.strategies import Execution
 
 RIGHT = {
@@ -22,21 +22,16 @@ def main(folder: Path, seeds: int) -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     results: dict[str, dict[str, object]] = {}
     for seed in range(seeds):
-        here = folder / str(seed)
-        if rank == 0:
-            reference = Reference(here, folder / "data", seed=seed)
+        reference = Reference(folder / str(seed), folder / "data", main=rank == 0, seed=seed)
         dist.barrier()
-        if rank != 0:  # only what names the reference's files
-            reference = Reference.__new__(Reference)
-            reference.folder, reference.dataset, reference.settings = here, folder / "data", {"seed": seed}
-            reference.spec = reference.candidate("reference", configuration())
         for name, settings in RIGHT.items():
             chosen = configuration(**settings, world_size=world_size)
             offload = chosen.offload == "both"
             execution = Execution(device=CPU, rank=rank, world_size=world_size, offload_parameters=offload)
-            run = train(reference.candidate(name, chosen), execution=execution)
+            candidate = reference.candidate(name, chosen)
+            run_phase(candidate, execution=execution)
             if rank == 0:
-                result = reference.judge(run)
+                result = reference.judge(load(candidate))
                 results[f"{name} {seed}"] = result.model_dump(include={"verdict", "distance_over_floor", "ranks_agree"})
     if rank == 0:
         (folder / "results.json").write_text(json.dumps(results))

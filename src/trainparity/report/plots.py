@@ -27,12 +27,17 @@ def losses(artifacts: Artifacts) -> dict[str, Markup]:
     values = [loss for run in trained.values() for _, loss in run.losses if math.isfinite(loss)]
     if not values:
         return {}
-    log = min(values) > 0 and max(values) > 50 * min(values)
+    lowest, highest = min(values), max(values)
+    log = lowest > 0 and highest > 50 * lowest
+    room = 0.06 * (highest - lowest) or 1.0
+    limits = (lowest / 1.2, highest * 1.2) if log else (lowest - room, highest + room)
     references = artifacts.references
-    return {name: _loss(name, run, references[run.status.precision], log) for name, run in trained.items()}
+    return {
+        name: _loss(name, run, references[run.status.precision], limits, log) for name, run in trained.items()
+    }
 
 
-def _loss(name: str, run: Run, reference: Run, log: bool) -> Markup:
+def _loss(name: str, run: Run, reference: Run, limits: tuple[float, float], log: bool) -> Markup:
     """Draw one panel: the reference as a wide pale line, the run as a thin one on top."""
 
     def draw(figure: Figure) -> None:
@@ -47,6 +52,7 @@ def _loss(name: str, run: Run, reference: Run, log: bool) -> Markup:
             axes.set_yscale("log")
         else:
             axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.set_ylim(*limits)
 
     first, last = run.losses[0][1], run.losses[-1][1]
     label = f"Loss of {name} over {len(run.losses)} steps, from {number(first)} to {number(last)}"
@@ -83,7 +89,7 @@ def _pair(
             axes.yaxis.set_minor_formatter(NullFormatter())
             axes.minorticks_off()
             _distance(axes, _worst([row for row in rows if row.kind == kind]), margin, limits)
-        panels[0].set_ylabel("relative distance")
+        panels[0].set_ylabel("distance")
 
     worst = max(rows, key=_over_floor)
     label = (
@@ -91,7 +97,7 @@ def _pair(
         f"step {worst.step}) on a noise floor of {number(worst.floor)}; "
         f"equivalent up to {number(margin)} times the floor"
     )
-    return render(3.0 * len(kinds) + 0.4, 1.75, label, draw)
+    return render(3.0 * len(kinds) + 0.4, 1.9, label, draw)
 
 
 def _distance(axes: Axes, rows: Sequence[Distance], margin: float, limits: tuple[float, float]) -> None:
@@ -109,7 +115,7 @@ def _distance(axes: Axes, rows: Sequence[Distance], margin: float, limits: tuple
     for chosen, marker, colour in ((beyond, "x", WARNING), (zero, "o", ACCENT)):
         if chosen.any():
             x, y = np.array(steps)[chosen], shown[chosen]
-            axes.plot(x, y, marker, markersize=3.5, color=colour, markerfacecolor="none", clip_on=False)
+            axes.plot(x, y, marker, markersize=3, color=colour, markerfacecolor="none", clip_on=False)
 
 
 def step_times(artifacts: Artifacts) -> Markup | None:

@@ -119,7 +119,7 @@ class AcceleratorSummary(Part):
 
     kind: str
     name: str
-    memory_mib: int | None
+    memory_mib: int
     capability: str | None
 
 

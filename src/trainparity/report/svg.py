@@ -29,7 +29,6 @@ _XLINK = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and selected
-    "svg.hashsalt": "trainparity",  # ids from content, not from chance
     "font.size": 9,
     "font.family": "DejaVu Sans",
     "text.color": INK,
@@ -58,10 +57,11 @@ STYLE = {
 def render(width: float, height: float, label: str, draw: Callable[[Figure], None]) -> Markup:
     """Return what `draw` draws as one `<svg>` element; equal drawings give equal bytes.
 
-    `width` and `height` are in inches of 96 CSS pixels at natural size; `label` is the text alternative.
+    `width` and `height` are in inches, the label is the text alternative and must differ between the plots of a page.
     """
     text = io.StringIO()
-    with rc_context(STYLE):  # type: ignore[arg-type]
+    # Ids are hashed from content, not drawn by chance; the label keeps equal markers of two plots apart.
+    with rc_context(STYLE | {"svg.hashsalt": label}):  # type: ignore[arg-type]
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
         # Without metadata there is neither a date nor a block of foreign namespaces.

@@ -40,7 +40,9 @@ def parity_sentence(summary: Summary) -> str:
     same = sum(outcome(run) in SAME_TRAINING for run in trained)
     counts = {word: sum(run.status == word for run in runs) for word in ("skipped", "failed")}
     others = [f"{count} {word}" for word, count in counts.items() if count]
-    text = f"{same} of {len(trained)} trained configurations are the same training as the reference"
+    emulated = sum(run.emulated for run in trained)
+    of = f"{len(trained)} trained configurations" + (f" ({emulated} emulated)" if emulated else "")
+    text = f"{same} of {of} are the same training as the reference"
     return f"{text}; {joined(others)}." if others else f"{text}."
 
 
@@ -60,15 +62,16 @@ def known_answer_sentence(answer: KnownAnswer | None) -> str:
     if answer is None:
         return "No published result was computed again in this pipeline."
     names = joined(list(answer.measured))
+    claim = f"article {answer.claim[0]}'s published weights ({answer.claim})"
     between = f"largest difference between them {number(answer.largest_difference)}"
     if answer.reproduced:
-        return f"{answer.claim}: reproduced by {names} to {answer.decimals} digits, {between}"
+        return f"{claim}: reproduced by {names} to {answer.decimals} digits, {between}"
     off = {
         name: max((abs(a - b) for a, b in zip(values, answer.published, strict=False)), default=0.0)
         for name, values in answer.measured.items()
     }
     distances = joined([f"{name} is {number(value)} off" for name, value in off.items()])
-    return f"{answer.claim}: NOT reproduced to {answer.decimals} digits: {distances}, {between}"
+    return f"{claim}: NOT reproduced to {answer.decimals} digits: {distances}, {between}"
 
 
 def environment_sentence(environment: EnvironmentSummary) -> str:
@@ -92,18 +95,9 @@ def dates_sentence(summary: Summary) -> str:
 
 def notes(summary: Summary) -> list[Note]:
     """List what the table can't say: why runs are missing, what differs, why a speed-up is withheld."""
-    found = [
-        Note(f"reference {precision}", run.status, run.reason or "no reason recorded", run.remedy)
-        for precision, run in summary.references.items()
-        if run.status != "trained"
-    ]
-    for name, run in summary.configurations.items():
-        if run.status == "trained":
-            continue
-        steps = [run.remedy] if run.remedy else []
-        if run.status == "failed":
-            steps.append(f"try again with `dvc repro -s -f train@{name}`")
-        found.append(Note(name, run.status, run.reason or "no reason recorded", "; ".join(steps) or None))
+    runs = [(run.reference, f"reference@{precision}", run) for precision, run in summary.references.items()]
+    runs += [(name, f"train@{name}", run) for name, run in summary.configurations.items()]
+    found = [_not_run(name, stage, run) for name, stage, run in runs if run.status != "trained"]
     for name, pair in summary.pairs.items():
         if pair.verdict == "different":
             where = f"first beyond the floor at step {pair.first_step} in {pair.first_tensor}"
@@ -115,3 +109,11 @@ def notes(summary: Summary) -> list[Note]:
         if run.status == "trained" and run.speedup_withheld:
             found.append(Note(name, "no speed-up", run.speedup_withheld, None))
     return found
+
+
+def _not_run(name: str, stage: str, run: RunSummary) -> Note:
+    """Say why a run is missing. DVC never tries a failed one again by itself: to it the stage ended well."""
+    steps = [run.remedy] if run.remedy else []
+    if run.status == "failed":
+        steps.append(f"try again with `dvc repro -s -f {stage}`")
+    return Note(name, run.status, run.reason or "no reason recorded", "; ".join(steps) or None)

@@ -136,7 +136,12 @@ def runs() -> list[tuple[Status, Timing | None]]:
         (status("cpu"), timing("cpu", 40.2)),
         (
             status(
-                "mps", status="skipped", reason="no Apple GPU here", remedy="run it on a Mac", loss=None, steps=0
+                "mps",
+                status="skipped",
+                reason="no Apple GPU here",
+                remedy="run it on a Mac",
+                loss=None,
+                steps=0,
             ),
             None,
         ),
@@ -155,7 +160,9 @@ def runs() -> list[tuple[Status, Timing | None]]:
         ),
         (status("lr-doubled", loss=0.8751), timing("lr-doubled", 12.5)),
         (
-            status("broken", status="failed", reason="RuntimeError: out of memory [rank 0]", loss=None, steps=3),
+            status(
+                "broken", status="failed", reason="RuntimeError: out of memory [rank 0]", loss=None, steps=3
+            ),
             None,
         ),
     ]
@@ -179,7 +186,7 @@ def pairs() -> list[PairResult]:
 def known_answer(**changes: Any) -> KnownAnswer:
     """Return article B's weights, reproduced."""
     fields: dict[str, Any] = {
-        "claim": "article B's published weights",
+        "claim": "B1",
         "published": PUBLISHED,
         "decimals": 4,
         "measured": {"ddp": PUBLISHED, "gradaccum": PUBLISHED},

@@ -1,0 +1,164 @@
+"""Real worker processes: trained, skipped, failed, interrupted and resumed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainparity import data
+from trainparity.environment import detect
+from trainparity.launch.runs import run_configuration, run_reference
+from trainparity.params import Params, parse
+from trainparity.records import Status, Timing
+
+ROOT = Path(__file__).parents[2]
+
+
+def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
+    content = {
+        "parallel": "ddp",
+        "accelerator": "cpu",
+        "workload": workload or {"name": "tests.mlp:Mlp"},
+        "dataset": {"name": "digits", "limit": 200},
+        "train": {
+            "epochs": 4,
+            "max_steps": 28,
+            "global_batch_size": 32,
+            "checkpoint_every": 5,
+            "optimizer": {"name": "adam", "lr": 0.001},
+            **train,
+        },
+        "parity": {"twins": 1, "window": 10},
+        "timing": {"warmup_steps": 1, "steps": 3},
+        "references": {"fp32": {}},
+        "configs": {
+            "plain": {"strategy": "single", "device": "cpu", "precision": "fp32"},
+            "gpu": {"strategy": "single", "device": "mps", "precision": "fp32"},
+            "ddp": {"strategy": "ddp", "device": "cpu", "precision": "fp32", "world_size": 2},
+        },
+        "pairs": {},
+    }
+    return parse(content, Path("params.yaml"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project folder with a dataset, a reference, and uninterrupted runs."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        data.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
+        status = run_reference(params(), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
+        assert status.status == "trained", status.reason
+        run(params(), "plain")
+        run(params(), "ddp")
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, as the working directory."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+def run(settings: Params, name: str) -> Status:
+    return run_configuration(settings, detect(), name, runs=Path("runs"), data=Path("data/prepared"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_trained_run_leaves_state_and_report(here: Path) -> None:
+    status = Status.read(here / "runs/ddp/state/status.json")
+    assert (status.status, status.steps, status.device, status.world_size) == ("trained", 28, "cpu", 2)
+    assert set(files(here / "runs/ddp/state")) == {
+        "loss.csv", "status.json", "trace.json", "trace.safetensors", "weights.safetensors"
+    }  # fmt: skip
+    timing = Timing.read(here / "runs/ddp/report/timing.json")
+    assert len(timing.step_ms) == 3 and timing.global_batch_size == 32 and timing.world_size == 2
+    # Forward and both gradients of two layers, less the gradient of the data.
+    assert timing.flops_per_step == pytest.approx(32 * (2 * 64 * 24 * 2 + 2 * 24 * 10 * 3))
+    assert not (here / ".trainparity/work/runs/ddp").exists()
+
+
+def test_state_is_byte_identical_between_two_runs(here: Path, trained: Path) -> None:
+    run_reference(params(), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
+    run(params(), "ddp")
+    for name in ("reference-fp32", "ddp"):
+        assert files(here / f"runs/{name}/state") == files(trained / f"runs/{name}/state")
+
+
+def test_what_the_machine_cannot_run_is_skipped_with_the_reason(here: Path) -> None:
+    status = run(params(), "gpu")
+    assert status.status == "skipped" and "Apple" in (status.reason or "") and status.remedy
+    assert Status.read(here / "runs/gpu/state/status.json") == status
+
+
+def misbehaving(how: str, **options: Any) -> Params:
+    return params({"name": "tests.misbehaving:Misbehaving", "options": {"how": how, **options}})
+
+
+def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:
+    status = run(misbehaving("raise", rank=1), "ddp")
+    assert status.status == "failed"
+    assert (status.reason or "").startswith("rank 1: ValueError: no loss for sample ")
+    assert set(files(here / "runs/ddp")) == {"state/status.json", "report/untrained.json"}
+
+
+def test_a_killed_process_is_failed_with_its_signal(here: Path) -> None:
+    status = run(misbehaving("kill"), "plain")
+    assert status.status == "failed"
+    assert status.reason == "rank 0 was ended by SIGKILL (the system may have run out of memory)"
+
+
+def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
+    run_reference(misbehaving("raise"), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
+    status = run(params(), "plain")
+    assert status.status == "skipped"
+    assert "reference-fp32, was failed: rank 0: ValueError" in (status.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("plain", signal.SIGTERM), ("ddp", signal.SIGINT), ("ddp", signal.SIGKILL)]
+)
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
+    here: Path, trained: Path, name: str, number: signal.Signals
+) -> None:
+    settings = misbehaving("slow", after=12)
+    Path("params.yaml").write_text(yaml.safe_dump(settings.model_dump(mode="json")))
+    detect().write(Path("runs/environment.json"))
+    shutil.rmtree(here / "runs" / name)
+    command = [sys.executable, str(ROOT / "stages/train.py"), name]
+    stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    checkpoint = here / f".trainparity/work/runs/{name}/checkpoints/run/state.json"
+    wait_for(checkpoint, stage)
+    if number == signal.SIGKILL:  # as when the machine goes down: nothing can clean up
+        os.killpg(stage.pid, number)
+    else:
+        stage.send_signal(number)
+    _, errors = stage.communicate(timeout=60)
+    assert stage.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
+    assert not (here / "runs" / name).exists()
+    resumed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    assert files(here / f"runs/{name}/state") == files(trained / f"runs/{name}/state")
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.02)

@@ -1,0 +1,37 @@
+"""Workloads that go wrong in a worker process, as a user's might."""
+
+import os
+import signal
+import time
+from typing import Literal
+
+from torch import Tensor, nn
+
+from tests.mlp import Mlp, MlpOptions
+from trainparity.workloads import Batch
+
+
+class MisbehavingOptions(MlpOptions):
+    how: Literal["raise", "kill", "slow"]
+    rank: int = 0
+    after: int = 5
+
+
+class Misbehaving(Mlp):
+    """Does what `how` says from the loss call number `after` on, on one rank."""
+
+    Options = MisbehavingOptions
+    options: MisbehavingOptions
+    calls = 0
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        self.calls += 1
+        if self.calls > self.options.after and int(os.environ.get("RANK", "0")) == self.options.rank:
+            match self.options.how:
+                case "raise":
+                    raise ValueError(f"no loss for\nsample {int(batch['samples'][0])}")
+                case "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "slow":
+                    time.sleep(0.2)
+        return super().loss(model, batch)

@@ -1,0 +1,30 @@
+"""Artifacts of a whole pipeline, read once for the tests that only look."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.report import report_tree
+from trainparity.params import load
+from trainparity.report import artifacts, summary
+from trainparity.report.artifacts import Artifacts
+from trainparity.report.schema import Summary
+
+
+@pytest.fixture(scope="session")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
+    root = tmp_path_factory.mktemp("pipeline")
+    report_tree.write(root)
+    return artifacts.read(root, load(root / "params.yaml"))
+
+
+@pytest.fixture(scope="session")
+def built(read: Artifacts) -> Summary:
+    return summary.build(read)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with artifacts that a test may change."""
+    report_tree.write(tmp_path)
+    return tmp_path

@@ -1,0 +1,82 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.report.report_tree import status, write_run
+from trainparity.report.schema import Summary
+
+STAGES = Path(__file__).parents[2] / "stages"
+OUTPUTS = ("summary.json", "parity.csv", "timing.csv", "index.html", "plots/loss.csv", "plots/step_time.csv")
+
+
+def run(stage: str, root: Path, *, forbid: str = "torch") -> subprocess.CompletedProcess[str]:
+    """Run a stage in a folder; importing `forbid` fails."""
+    code = (
+        f"import runpy, sys; sys.modules[{forbid!r}] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, str(STAGES / f"{stage}.py")]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_report_writes_everything_without_torch_and_twice_the_same(root: Path) -> None:
+    first = run("report", root)
+    assert first.returncode == 0, first.stderr
+    assert "compiled" in first.stdout
+    files = {name: (root / "reports" / name).read_bytes() for name in OUTPUTS}
+    assert Summary.read(root / "reports" / "summary.json").parallel == "ddp"
+    assert run("report", root).stdout == first.stdout
+    assert {name: (root / "reports" / name).read_bytes() for name in OUTPUTS} == files
+    assert not list((root / "reports").rglob("*.tmp"))
+
+
+def test_report_names_a_mistake_in_params(root: Path) -> None:
+    (root / "params.yaml").write_text("parallel: dpp\n")
+    done = run("report", root)
+    assert done.returncode == 2
+    assert "params.yaml: " in done.stderr
+    assert not (root / "reports" / "summary.json").exists()
+
+
+def test_report_names_a_missing_record(root: Path) -> None:
+    (root / "runs" / "ddp" / "report" / "timing.json").unlink()
+    done = run("report", root)
+    assert done.returncode == 1
+    assert "runs/ddp/report/timing.json" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (root / "reports" / "index.html").exists()
+
+
+def test_experiment_reads_its_own_run_only(root: Path) -> None:
+    for folder in (root / "runs").iterdir():
+        if folder.name != "ddp":
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    done = run("experiment", root, forbid="matplotlib")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((root / "metrics.json").read_text())
+    assert metrics["configuration"] == "ddp"
+    assert metrics["step_ms"] == pytest.approx(31, rel=0.02)
+    assert set(metrics) == {
+        *("configuration", "status", "device", "loss"),
+        *("step_ms", "samples_per_s", "peak_memory_mib", "compile_s"),
+    }
+
+
+def test_experiment_of_a_skipped_run_has_its_status_and_nothing_else(root: Path) -> None:
+    skipped = status("ddp", status="skipped", reason="no GPU", device=None, loss=None)
+    write_run(root, skipped, None)
+    assert run("experiment", root).returncode == 0
+    metrics = json.loads((root / "metrics.json").read_text())
+    assert metrics.pop("configuration") == "ddp"
+    assert metrics.pop("status") == "skipped"
+    assert set(metrics.values()) == {None}
+
+
+def test_experiment_names_a_mistake(root: Path) -> None:
+    shutil.rmtree(root / "runs" / "ddp")
+    assert run("experiment", root).returncode == 1
+    (root / "params.yaml").write_text("parallel: dpp\n")
+    assert run("experiment", root).returncode == 2

@@ -1,0 +1,169 @@
+from pathlib import Path
+
+import pytest
+
+from tests.report.report_tree import (
+    environment,
+    known_answer,
+    pair,
+    pairs,
+    status,
+    timing,
+    write_parity,
+    write_run,
+)
+from trainparity.params import load
+from trainparity.records import Memory, RecordError
+from trainparity.report import artifacts, summary
+from trainparity.report.schema import RunSummary, Summary
+
+
+def build(root: Path) -> Summary:
+    return summary.build(artifacts.read(root, load(root / "params.yaml")))
+
+
+def replace_pair(root: Path, name: str, *others: object) -> None:
+    write_parity(root, [p for p in pairs() if p.name != name] + list(others))  # type: ignore[arg-type]
+
+
+def withheld(run: RunSummary) -> str:
+    assert run.speedup is None
+    assert run.speedup_withheld is not None
+    return run.speedup_withheld
+
+
+def test_the_same_training_gets_a_speedup_with_an_interval(built: Summary) -> None:
+    run = built.configurations["ddp"]
+    assert run.speedup is not None
+    assert run.speedup_withheld is None
+    assert run.speedup.ratio == pytest.approx(40 / 31)
+    assert run.speedup.low < run.speedup.ratio < run.speedup.high
+    assert run.reference == "reference-fp32"
+    assert run.reference_device == "cpu"
+
+
+def test_bitwise_is_the_same_training_too(built: Summary) -> None:
+    assert built.configurations["cpu"].speedup is not None
+
+
+def test_what_differs_has_its_time_but_no_speedup(built: Summary) -> None:
+    run = built.configurations["lr-doubled"]
+    assert run.step_ms is not None
+    assert "verdict different" in withheld(run)
+
+
+def test_what_is_emulated_has_its_time_but_no_speedup(built: Summary) -> None:
+    run = built.configurations["dp"]
+    assert run.verdict == "equivalent"
+    assert run.emulated
+    assert run.step_ms is not None
+    assert "DataParallel over CPU replicas" in withheld(run)
+
+
+@pytest.mark.parametrize("name", ["mps", "broken"])
+def test_what_did_not_train_has_no_figures(built: Summary, name: str) -> None:
+    run = built.configurations[name]
+    assert run.status in withheld(run)
+    assert run.reason
+    assert run.step_ms is run.samples_per_s is run.peak_memory_mib is run.measured_at is None
+
+
+def test_no_pair_no_speedup(root: Path) -> None:
+    replace_pair(root, "ddp")
+    run = build(root).configurations["ddp"]
+    assert run.verdict is None
+    assert "no pair" in withheld(run)
+
+
+def test_a_pair_that_was_not_judged_gives_no_speedup(root: Path) -> None:
+    replace_pair(root, "ddp", pair("ddp", "skipped", reason="no trace"))
+    assert "verdict skipped" in withheld(build(root).configurations["ddp"])
+
+
+def test_the_verdict_comes_from_the_pair_with_the_own_reference(root: Path) -> None:
+    wrong_precision = pair("ddp", "different", left="reference-bf16", name="other")
+    replace_pair(root, "ddp", wrong_precision, pair("ddp", left="reference-fp32"))
+    assert build(root).configurations["ddp"].verdict == "equivalent"
+
+
+def test_times_of_two_environments_are_not_compared(root: Path) -> None:
+    elsewhere = environment(cores=64).fingerprint
+    write_run(root, status("ddp", strategy="ddp", world_size=2), timing("ddp", 5.0, fingerprint=elsewhere))
+    built = build(root)
+    assert elsewhere in withheld(built.configurations["ddp"])
+    assert built.configurations["ddp"].fingerprint == elsewhere != built.environment.fingerprint
+
+
+@pytest.mark.parametrize("changes", [{"status": "failed", "reason": "killed"}, {"emulated": "half of it"}])
+def test_a_reference_that_gave_no_time_gives_no_speedup(root: Path, changes: dict[str, str]) -> None:
+    measured = None if "status" in changes else timing("reference-fp32", 40.0)
+    write_run(root, status("reference-fp32", **changes), measured)
+    assert "reference-fp32" in withheld(build(root).configurations["ddp"])
+
+
+def test_a_speedup_between_devices_says_so(root: Path) -> None:
+    on_gpu = timing("reference-fp32", 4.0, memory=Memory(host_mib=900, device_allocated_mib=300))
+    write_run(root, status("reference-fp32", device="cuda"), on_gpu)
+    built = build(root)
+    assert built.configurations["cpu"].speedup is not None
+    assert built.configurations["cpu"].device == "cpu"
+    assert built.configurations["cpu"].reference_device == "cuda"
+    assert built.references["fp32"].peak_memory_mib == 300
+
+
+def test_a_reference_is_its_own_reference_and_has_no_speedup(built: Summary) -> None:
+    run = built.references["fp32"]
+    assert run.reference == "reference-fp32"
+    assert run.verdict is None
+    assert "reference" in withheld(run)
+
+
+def test_figures_follow_from_the_steps(root: Path) -> None:
+    measured = timing("ddp", 1.0, step_ms=[10.0, 20.0, 30.0], wait_ms=[1.0, 2.0, 9.0], flops_per_step=4e9)
+    write_run(root, status("ddp", strategy="ddp", world_size=2), measured)
+    run = build(root).configurations["ddp"]
+    assert run.step_ms is not None
+    assert (run.step_ms.p10, run.step_ms.median, run.step_ms.p90) == (12.0, 20.0, 28.0)
+    assert run.samples_per_s == 64 / 0.020
+    assert run.wait_ms == 2.0
+    assert run.flops_per_s == pytest.approx(2e11)
+    assert run.peak_flops_fraction == pytest.approx(2e11 / 9.8e10)
+    assert run.peak_memory_mib == 612.5
+    assert run.measured_at == measured.date
+
+
+def test_a_diverged_loss_is_null(root: Path) -> None:
+    write_run(root, status("ddp", loss=float("inf")), timing("ddp", 31.0))
+    assert build(root).configurations["ddp"].loss is None
+
+
+def test_what_an_untrained_run_left_from_earlier_is_not_read(root: Path) -> None:
+    write_run(root, status("cpu", status="failed", reason="killed", loss=None), None)
+    assert (root / "runs" / "cpu" / "report" / "timing.json").exists()
+    assert build(root).configurations["cpu"].step_ms is None
+
+
+def test_a_pipeline_without_known_answer_has_none(root: Path) -> None:
+    (root / "runs" / "known-answer" / "result.json").unlink()
+    assert build(root).known_answer is None
+
+
+@pytest.mark.parametrize(
+    "path", ["runs/environment.json", "runs/ddp/state/status.json", "reports/distance.csv"]
+)
+def test_a_missing_artifact_is_named(root: Path, path: str) -> None:
+    (root / path).unlink()
+    with pytest.raises(RecordError, match=path):
+        build(root)
+
+
+def test_a_damaged_table_is_named(root: Path) -> None:
+    (root / "runs/ddp/state/loss.csv").write_text("step,loss\n0,one\n")
+    with pytest.raises(RecordError, match=r"loss\.csv"):
+        build(root)
+
+
+def test_the_summary_survives_its_file(built: Summary, tmp_path: Path) -> None:
+    built.write(tmp_path / "summary.json")
+    assert Summary.read(tmp_path / "summary.json") == built
+    assert built.known_answer == known_answer()
