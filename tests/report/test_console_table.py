@@ -57,6 +57,12 @@ def test_a_known_answer_that_was_missed_is_said_aloud(built: Summary) -> None:
     assert "NOT reproduced to 4 digits: ddp is 0.081 off" in text
 
 
+def test_a_pair_with_an_emulated_run_is_not_green(built: Summary) -> None:
+    pair = built.pairs["ddp-gradaccum"].model_copy(update={"right": "dp"})
+    text = printed(built.model_copy(update={"pairs": {"ddp-dp": pair}}), 160, colour=True)
+    assert "\x1b[33mddp / dp: equivalent" in text
+
+
 def test_green_is_for_what_was_run_and_proved(built: Summary) -> None:
     green = [
         line

@@ -8,6 +8,7 @@ from rich.text import Text
 from trainparity.report import words
 from trainparity.report.format import NOTHING, number
 from trainparity.report.schema import RunSummary, Summary
+from trainparity.report.summary import SAME_TRAINING
 
 STYLES = {
     "bitwise": "bold green",
@@ -39,7 +40,7 @@ def show(summary: Summary, console: Console) -> None:
             text = f"{pair.left} / {pair.right}: {pair.verdict}"
             if pair.distance_over_floor is not None:
                 text += f", distance / floor {number(pair.distance_over_floor)}"
-            _line(console, pair.verdict, text)
+            _line(console, _kind(pair.verdict, words.imitated(summary, pair)), text)
     for note in words.notes(summary):
         _line(console, note.kind, f"{note.name}: {note.kind}: {note.text}")
         if note.remedy:
@@ -71,7 +72,7 @@ def _row(name: str, run: RunSummary, verdict: str, speedup: str) -> list[Text]:
     """Return a run's cells; Text, as a reason or a name must not be read as markup."""
     missing = run.status != "trained"
     verdict = run.status if missing else verdict
-    style = "yellow" if run.emulated and not missing and verdict != "different" else STYLES.get(verdict, "")
+    style = STYLES.get(_kind(verdict, run.emulated), "")
     return [
         Text(name, style="dim" if run.status == "skipped" else ""),
         Text(run.device or NOTHING),
@@ -83,6 +84,11 @@ def _row(name: str, run: RunSummary, verdict: str, speedup: str) -> list[Text]:
         Text(number(run.peak_memory_mib)),
         Text(number(run.compile_s)),
     ]
+
+
+def _kind(verdict: str, emulated: bool) -> str:
+    """Return the key of STYLES: an emulation keeps a good verdict from being green."""
+    return "emulated" if emulated and verdict in SAME_TRAINING else verdict
 
 
 def _line(console: Console, kind: str, text: str) -> None:

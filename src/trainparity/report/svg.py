@@ -57,7 +57,8 @@ STYLE = {
 def render(width: float, height: float, label: str, draw: Callable[[Figure], None]) -> Markup:
     """Return what `draw` draws as one `<svg>` element; equal drawings give equal bytes.
 
-    `width` and `height` are in inches, the label is the text alternative and must differ between the plots of a page.
+    `width` and `height` are in inches. `label` is the text alternative; it must differ between the plots of
+    a page.
     """
     text = io.StringIO()
     # Ids are hashed from content, not drawn by chance; the label keeps equal markers of two plots apart.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from trainparity.records import KnownAnswer
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
-from trainparity.report.schema import EnvironmentSummary, RunSummary, Summary
+from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary
 from trainparity.report.summary import SAME_TRAINING
 
 
@@ -31,6 +31,12 @@ def speedup_cell(run: RunSummary) -> str:
     if run.speedup is None and run.status == "trained":
         return "emulated" if run.emulated else "withheld"
     return speedup_text(run.speedup)
+
+
+def imitated(summary: Summary, pair: PairSummary) -> bool:
+    """Return whether a run of the pair is emulated: its verdict must not look like that of a real one."""
+    runs = summary.configurations
+    return any(runs[side].emulated for side in (pair.left, pair.right) if side in runs)
 
 
 def parity_sentence(summary: Summary) -> str:
