@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro test lint bench setup lock clean
+.PHONY: help repro experiments test lint bench setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,10 +10,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 UV := $(shell command -v uv 2>/dev/null || echo .venv-tools/bin/uv)
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 repro: setup ## run the whole default pipeline: every configuration, parity, timing, report
 	dvc repro
+
+experiments: setup ## show the experiments that were run, side by side
+	dvc exp show --only-changed --hide-workspace --no-pager --drop '.*/.*|.*yaml'
 
 test: setup ## run all tests
 	pytest

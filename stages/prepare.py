@@ -1,8 +1,17 @@
+"""Stage `prepare`: fetch the dataset and write it as checksummed tensor files."""
+
 import sys
 from pathlib import Path
+
 from trainparity import data, params
 from trainparity.launch.stage import exit_code
+
+
 def main() -> None:
-    data.prepare(params.load(Path("params.yaml")).dataset, Path("data/prepared"), Path(".trainparity/downloads"))
+    settings = params.load(Path("params.yaml")).dataset
+    manifest = data.prepare(settings, Path("data/prepared"), Path(".trainparity/downloads"))
+    print(f"{manifest.dataset}: {manifest.samples} samples from {manifest.source}")
+
+
 if __name__ == "__main__":
     sys.exit(exit_code(main))

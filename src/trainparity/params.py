@@ -231,8 +231,9 @@ class Params(Section):
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         names = list(self.configs)
-        if REFERENCE in names:
-            raise _mistake("is the word for the reference run; choose another name", "configs", REFERENCE)
+        for name in names:
+            if name == REFERENCE or name.startswith(f"{REFERENCE}-"):
+                raise _mistake("names of references start so; choose another name", "configs", name)
         if self.parallel not in names:
             raise _mistake(not_one_of(self.parallel, names), "parallel")
         for name, pair in self.pairs.items():

@@ -46,7 +46,10 @@ class Record(BaseModel):
         except FileNotFoundError:
             raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
         except ValidationError as error:
-            raise RecordError(f"{path}: not a {cls.__name__} record: {error}") from None
+            first = error.errors()[0]
+            where = ".".join(str(key) for key in first["loc"])
+            what = f"{where}: {first['msg']}" if where else first["msg"]
+            raise RecordError(f"{path}: not a {cls.__name__} record: {what}") from None
 
 
 def write_text(path: Path, text: str) -> None:

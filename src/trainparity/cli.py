@@ -1,0 +1,133 @@
+"""The command line: what can run here, is params.yaml right, what came out."""
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trainparity import params as parameters
+from trainparity.environment import Environment, Placement, Unavailable, detect, place
+from trainparity.records import RecordError
+
+app = typer.Typer(
+    help="Is it still the same training, and what did it gain?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+ParamsPath = Annotated[Path, typer.Argument(help="The params file.")]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one message and exit code 2 (params) or 1 (results)."""
+    try:
+        app()
+    except parameters.ParamsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except RecordError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trainparity {version('trainparity')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def doctor(
+    path: ParamsPath = Path("params.yaml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say what this machine offers, which configurations can run on it, why the rest can't and what to do."""
+    params = parameters.load(path)
+    environment = detect()
+    found = {name: place(c, params.accelerator, environment) for name, c in params.configs.items()}
+    if as_json:
+        print(json.dumps(_as_json(environment, found), indent=1))
+        return
+    console = Console(highlight=False)
+    console.print(_machine(environment), soft_wrap=True)
+    table = Table("configuration", "here", "device", box=None)
+    for name, placement in found.items():
+        table.add_row(name, *_cells(placement))
+    console.print(table)
+    for name, placement in found.items():
+        for line in _explanation(placement):
+            console.print(f"{name}: {line}", soft_wrap=True, markup=False)
+    runs = sum(isinstance(placement, Placement) for placement in found.values())
+    console.print(f"{runs} of {len(found)} configurations can run here; `dvc repro` skips the others and says so.")
+
+
+def _machine(environment: Environment) -> str:
+    gpus = ", ".join(f"{a.name} ({a.memory_mib} MiB)" for a in environment.accelerators) or "no GPU"
+    cuda = f"CUDA {environment.cuda}" if environment.cuda else "no CUDA"
+    return (
+        f"{environment.processor}, {environment.cores} cores, {gpus}; {environment.system} {environment.machine}, "
+        f"Python {environment.python}, torch {environment.torch} (built for {cuda}); "
+        f"compiler: {environment.compiler or 'none'}; fingerprint {environment.fingerprint}"
+    )
+
+
+def _cells(placement: Placement | Unavailable) -> tuple[str, str]:
+    if isinstance(placement, Unavailable):
+        return "[red]cannot run[/]", "–"
+    device = f"{placement.device} ({placement.backend})" if placement.backend else placement.device
+    return "[yellow]emulated[/]" if placement.emulated else "[green]runs[/]", device
+
+
+def _explanation(placement: Placement | Unavailable) -> list[str]:
+    if isinstance(placement, Unavailable):
+        return [placement.reason, f"  remedy: {placement.remedy}"]
+    return [placement.emulated] if placement.emulated else []
+
+
+def _as_json(environment: Environment, found: dict[str, Placement | Unavailable]) -> dict[str, object]:
+    configurations = {
+        name: {"runs": isinstance(placement, Placement), **vars(placement)} for name, placement in found.items()
+    }
+    facts = environment.model_dump(mode="json") | {"fingerprint": environment.fingerprint}
+    return {"environment": facts, "configurations": configurations}
+
+
+@app.command()
+def validate(path: ParamsPath = Path("params.yaml")) -> None:
+    """Check a params file, and the dvc.yaml beside it, without running anything."""
+    from trainparity import workloads  # imports torch
+    from trainparity.launch.pipeline import check_pipeline
+
+    params = parameters.load(path)
+    workloads.load(params.workload.name, params.workload.options, path)
+    pipeline = path.parent / "dvc.yaml"
+    if pipeline.exists() and "compare" in (content := parameters.read_yaml(pipeline)).get("stages", {}):
+        check_pipeline(params, content, pipeline)
+    print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
+
+
+@app.command()
+def show(reports: Annotated[Path, typer.Argument(help="The folder of reports.")] = Path("reports")) -> None:
+    """Print the table of the last `dvc repro` again."""
+    from trainparity.report import console
+    from trainparity.report.schema import Summary
+
+    console.show(Summary.read(reports / "summary.json"), console.make_console())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Prepared datasets on disk: tensor files and a manifest of their checksums."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trainparity.data.errors import DataError
+from trainparity.records import Record, RecordError
+
+_FILE = "data.safetensors"
+_REMEDY = "make it again with `dvc repro -f -s prepare`"
+
+
+class TensorFacts(Record):
+    """Shape and number format of a prepared tensor."""
+
+    shape: list[int]
+    dtype: str
+
+
+class FileFacts(Record):
+    """What a prepared file must be to be trusted."""
+
+    sha256: str
+    bytes: int
+
+
+class Manifest(Record):
+    """What a prepared dataset holds and where it came from."""
+
+    dataset: str
+    samples: int
+    tensors: dict[str, TensorFacts]
+    files: dict[str, FileFacts]
+    source: str
+    """Where the data came from, in words."""
+    real: bool
+    """False for made-up data."""
+
+
+class Prepared:
+    """A dataset in memory: tensors [N, ...] by name."""
+
+    def __init__(self, manifest: Manifest, tensors: dict[str, Tensor]) -> None:
+        self.manifest = manifest
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return self.manifest.samples
+
+    def batch(self, indices: Tensor) -> dict[str, Tensor]:
+        """Return the samples at `indices`, int64 [B]: every tensor as [B, ...], and `samples`, the indices."""
+        return {name: tensor[indices] for name, tensor in self.tensors.items()} | {"samples": indices}
+
+
+def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str, real: bool) -> Manifest:
+    """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced."""
+    unfinished = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _FILE)
+    manifest = Manifest(
+        dataset=dataset,
+        samples=len(next(iter(tensors.values()))),
+        tensors={n: TensorFacts(shape=list(t.shape), dtype=str(t.dtype).split(".")[1]) for n, t in tensors.items()},
+        files={_FILE: FileFacts(sha256=_sha256(unfinished / _FILE), bytes=(unfinished / _FILE).stat().st_size)},
+        source=source,
+        real=real,
+    )
+    manifest.write(unfinished / "manifest.json")
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+    return manifest
+
+
+def load(folder: Path) -> Prepared:
+    """Read a prepared dataset, after holding every file against the manifest.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    try:
+        manifest = Manifest.read(folder / "manifest.json")
+    except RecordError as error:
+        raise DataError(f"{error}; {_REMEDY}") from None
+    tensors: dict[str, Tensor] = {}
+    for name, facts in manifest.files.items():
+        path = folder / name
+        if not path.exists():
+            raise DataError(f"{path}: missing; {_REMEDY}")
+        if path.stat().st_size != facts.bytes:
+            raise DataError(f"{path}: damaged: {path.stat().st_size} bytes, should be {facts.bytes}; {_REMEDY}")
+        if _sha256(path) != facts.sha256:
+            raise DataError(f"{path}: damaged: its SHA-256 is not the manifest's; {_REMEDY}")
+        tensors |= load_file(path)
+    return Prepared(manifest, tensors)
+
+
+def keep_first(tensors: dict[str, Tensor], limit: int | None) -> dict[str, Tensor]:
+    """Return the first `limit` samples; None keeps all."""
+    return {name: tensor[:limit] for name, tensor in tensors.items()}
+
+
+def resize(images: Tensor, size: int) -> Tensor:
+    """Resize uint8 images [N, C, H, W] to [N, C, size, size], bilinearly."""
+    resized = torch.nn.functional.interpolate(images.float(), size=(size, size), mode="bilinear", align_corners=False)
+    return resized.round().clamp(0, 255).to(torch.uint8)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,125 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainparity.data import DataError, load, micro_batches, prepare
+from trainparity.params import Digits, Fake, ImageFolder, Loader
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    prepare(Digits(name="digits", limit=40), folder / "data", folder / "downloads")
+    return folder / "data"
+
+
+def test_digits_are_the_bundled_scans(digits: Path) -> None:
+    dataset = load(digits)
+    assert len(dataset) == 40 and dataset.manifest.real
+    images = dataset.tensors["images"]
+    assert images.shape == (40, 1, 8, 8) and images.dtype == torch.uint8
+    assert int(images.max()) == 255 and int(images.min()) == 0
+    assert dataset.tensors["labels"][:10].tolist() == list(range(10))
+
+
+def test_all_digits_are_there_and_can_be_resized(tmp_path: Path) -> None:
+    manifest = prepare(Digits(name="digits", image_size=28), tmp_path / "data", tmp_path)
+    assert manifest.tensors["images"].shape == [1797, 1, 28, 28]
+
+
+def test_preparing_twice_gives_the_same_bytes(digits: Path, tmp_path: Path) -> None:
+    prepare(Digits(name="digits", limit=40), tmp_path / "again", tmp_path)
+    for name in ("data.safetensors", "manifest.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (digits / name).read_bytes()
+
+
+def test_fake_data_are_article_bs(tmp_path: Path) -> None:
+    prepare(Fake(name="fake", shape=[8], size=8, seed=0), tmp_path / "data", tmp_path)
+    torch.manual_seed(0)
+    dataset = load(tmp_path / "data")
+    assert torch.equal(dataset.tensors["images"], torch.rand(8, 8))
+    assert not dataset.manifest.real
+
+
+def test_a_batch_holds_the_samples_asked_for(digits: Path) -> None:
+    dataset, wanted = load(digits), torch.tensor([7, 3, 3])
+    batch = dataset.batch(wanted)
+    assert batch["labels"].tolist() == [7, 3, 3] and torch.equal(batch["samples"], wanted)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
+def test_damage_is_found_and_named_before_use(digits: Path, tmp_path: Path, damage: str) -> None:
+    for name in ("data.safetensors", "manifest.json"):
+        (tmp_path / name).write_bytes((digits / name).read_bytes())
+    path = tmp_path / "data.safetensors"
+    content = path.read_bytes()
+    match damage:
+        case "flip":
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "truncate":
+            path.write_bytes(content[:-1])
+        case "remove":
+            path.unlink()
+        case "manifest":
+            path = tmp_path / "manifest.json"
+            path.write_text("{")
+    with pytest.raises(DataError, match=rf"{path.name}: .*dvc repro -f -s prepare"):
+        load(tmp_path)
+
+
+def picture(path: Path, size: tuple[int, int], colour: tuple[int, int, int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+def test_an_image_folder_is_read_in_order(tmp_path: Path) -> None:
+    picture(tmp_path / "in/b/2.png", (40, 20), (0, 255, 0))
+    picture(tmp_path / "in/a/1.png", (20, 30), (255, 0, 0))
+    picture(tmp_path / "in/b/1.png", (10, 10), (0, 0, 255))
+    (tmp_path / "in/b/notes.txt").write_text("no image")
+    settings = ImageFolder(name="imagefolder", path=str(tmp_path / "in"), image_size=16)
+    prepare(settings, tmp_path / "data", tmp_path)
+    dataset = load(tmp_path / "data")
+    assert dataset.tensors["labels"].tolist() == [0, 1, 1]
+    assert dataset.tensors["images"].shape == (3, 3, 16, 16)
+    assert dataset.tensors["images"][:, :, 8, 8].tolist() == [[255, 0, 0], [0, 0, 255], [0, 255, 0]]
+
+
+def test_images_are_cropped_at_the_centre(tmp_path: Path) -> None:
+    stripes = np.zeros((10, 30, 3), dtype=np.uint8)
+    stripes[:, 10:20] = 200
+    (tmp_path / "in/a").mkdir(parents=True)
+    Image.fromarray(stripes).save(tmp_path / "in/a/1.png")
+    settings = ImageFolder(name="imagefolder", path=str(tmp_path / "in"), image_size=10, channels=1)
+    prepare(settings, tmp_path / "data", tmp_path)
+    assert load(tmp_path / "data").tensors["images"].unique().tolist() == [200]
+
+
+@pytest.mark.parametrize("fault", ["unreadable", "empty", "missing"])
+def test_a_bad_image_folder_is_named_and_leaves_the_old_data(digits: Path, tmp_path: Path, fault: str) -> None:
+    folder, out = tmp_path / "in", tmp_path / "data"
+    prepare(Digits(name="digits", limit=3), out, tmp_path)
+    if fault != "missing":
+        (folder / "a").mkdir(parents=True)
+    if fault == "unreadable":
+        (folder / "a/1.png").write_bytes(b"not a picture")
+    expected = {"unreadable": "1.png: not a readable image", "empty": "in: no images", "missing": "in: no such folder"}
+    with pytest.raises(DataError, match=expected[fault]):
+        prepare(ImageFolder(name="imagefolder", path=str(folder)), out, tmp_path)
+    assert len(load(out)) == 3
+    assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_workers_load_the_same_batches_in_the_same_order(digits: Path, start_method: str) -> None:
+    dataset = load(digits)
+    plan = [torch.randperm(40, generator=torch.Generator().manual_seed(i))[: 5 + i % 3] for i in range(9)]
+    here = list(micro_batches(dataset, plan, Loader()))
+    there = list(micro_batches(dataset, plan, Loader.model_validate({"workers": 2, "start_method": start_method})))
+    assert len(here) == len(there) == 9
+    for batch, other, indices in zip(here, there, plan, strict=True):
+        assert torch.equal(batch["samples"], indices)
+        assert batch.keys() == other.keys() and all(torch.equal(batch[k], other[k]) for k in batch)

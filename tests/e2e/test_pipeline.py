@@ -1,0 +1,179 @@
+"""The default pipeline itself, through DVC, in a clone: all configurations on a small workload."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
+
+PRETENDED_PROBE = """
+import sys
+from pathlib import Path
+from trainparity.environment import Accelerator, detect
+found = detect()
+if Path("pretend").exists():
+    gpu = Accelerator(kind="mps", name="pretended GPU", memory_mib=1)
+    found = found.model_copy(update={"accelerators": [gpu]})
+found.write(Path("runs/environment.json"))
+"""
+
+
+class Project:
+    """A clone of the repository with a small workload, and what its commands printed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *command: str) -> str:
+        """Run a command; return its output, or fail with it."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "160"}
+        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-6000:]}"
+        return done.stdout
+
+    def stages(self, *command: str) -> set[str]:
+        """Run a command; return the stages that really ran."""
+        return set(re.findall(r"Running stage '([^']+)'", self.run(*command)))
+
+    def edit(self, *keys: str, value: object) -> None:
+        """Set a value of params.yaml."""
+        path = self.folder / "params.yaml"
+        content = section = yaml.safe_load(path.read_text())
+        for key in keys[:-1]:
+            section = section[key]
+        section[keys[-1]] = value
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def states(self) -> dict[str, str]:
+        """Return DVC's hash of every run's state."""
+        lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
+        outs = [out for stage in lock["stages"].values() for out in stage.get("outs", [])]
+        return {out["path"]: out["md5"] for out in outs if out["path"].endswith("/state")}
+
+    def json(self, path: str) -> dict[str, object]:
+        content: dict[str, object] = json.loads((self.folder / path).read_text())
+        return content
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Clone the working tree (uncommitted changes too), make it small, and run the pipeline once."""
+    folder = tmp_path_factory.mktemp("clone") / "project"
+    folder.mkdir()
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
+        if name != "dvc.lock" and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    project = Project(folder)
+    project.edit("workload", value={"name": "tests.mlp:Mlp"})
+    project.edit("train", "max_steps", value=6)
+    project.edit("parity", value={"twins": 1, "window": 3, "sketch_size": 64, "margin": 16})
+    project.edit("timing", value={"warmup_steps": 1, "steps": 3})
+    project.run("git", "init", "-q")
+    project.run("git", "config", "user.email", "tester@example.com")
+    project.run("git", "config", "user.name", "Tester")
+    project.run("git", "add", ".")
+    project.run("git", "commit", "-qm", "small")
+    project.run("dvc", "repro")
+    return project
+
+
+def test_every_configuration_trains_and_is_judged(project: Project) -> None:
+    summary = project.json("reports/summary.json")
+    configurations, pairs = summary["configurations"], summary["pairs"]
+    assert isinstance(configurations, dict) and isinstance(pairs, dict)
+    can_train = {name for name, c in configurations.items() if c["status"] == "trained"}
+    assert can_train >= TRAINED, {name: c["reason"] for name, c in configurations.items()}
+    for name, pair in pairs.items():
+        runs = {pair["right"]} | ({pair["left"]} & set(configurations))
+        expected = {"bitwise", "equivalent"} if runs <= can_train else {"skipped"}
+        assert pair["verdict"] in expected, (name, pair)
+    for name in set(configurations) - can_train:
+        assert configurations[name]["reason"] and configurations[name]["remedy"]
+    known = summary["known_answer"]
+    assert isinstance(known, dict) and known["reproduced"] is True
+
+
+def test_a_second_repro_trains_nothing(project: Project) -> None:
+    assert project.stages("dvc", "repro") == {"probe"}
+
+
+def test_outputs_are_whole_and_nothing_else_is_left_in_the_tree(project: Project) -> None:
+    for name in ("summary.json", "parity.csv", "timing.csv", "index.html", "plots/loss.csv"):
+        assert (project.folder / "reports" / name).stat().st_size > 0
+    assert project.run("git", "status", "--short").split() == ["??", "dvc.lock"]
+
+
+def test_states_are_byte_identical_when_trained_again(project: Project) -> None:
+    before = project.states()
+    project.run("dvc", "repro", "-s", "-f", "reference@fp32", "train@ddp", "train@compiled")
+    assert project.states() == before
+
+
+def test_an_experiment_trains_only_what_it_needs(project: Project) -> None:
+    project.edit("configs", "gradaccum", "accumulation_steps", value=4)
+    project.run("git", "commit", "-qam", "four micro-batches")
+    ran = project.stages("dvc", "exp", "run", "-S", "parallel=gradaccum", "experiment")
+    assert ran == {"validate", "probe", "train@gradaccum", "experiment"}
+    metrics = project.json("metrics.json")
+    assert (metrics["configuration"], metrics["status"]) == ("gradaccum", "trained")
+    project.run("git", "checkout", "-q", "params.yaml")
+
+
+def test_a_queue_over_configurations_fills_the_table_of_experiments(project: Project) -> None:
+    project.run("dvc", "exp", "run", "--queue", "-S", "parallel=cpu,ddp,compiled", "experiment")
+    project.run("dvc", "exp", "run", "--run-all")
+    rows = list(csv.DictReader(io.StringIO(project.run("dvc", "exp", "show", "--csv"))))
+    queued = {row["configuration"]: row for row in rows if row["typ"] == "branch_base" or row["typ"] == "branch_commit"}
+    assert {"cpu", "ddp", "compiled"} <= set(queued)
+    assert all(float(queued[name]["step_ms"]) > 0 for name in ("cpu", "ddp", "compiled"))
+    # Readable: a handful of figures, not every number of every report.
+    shown = project.run("dvc", "exp", "show", "--only-changed", "--hide-workspace", "--drop", ".*/.*|.*yaml", "--csv")
+    assert len(shown.splitlines()[0].split(",")) < 20
+
+
+def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
+    project.run("dvc", "repro")
+    project.edit("configs", "ddp", "accumulation_steps", value=2)
+    assert project.stages("dvc", "repro") == {"validate", "probe", "train@ddp", "compare", "report", "experiment"}
+
+
+def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> None:
+    (project.folder / "stages/probe.py").write_text(PRETENDED_PROBE)
+    project.edit("accelerator", value="cpu")
+    project.run("dvc", "repro")
+    summary, states = (project.folder / "reports/summary.json").read_bytes(), project.states()
+    (project.folder / "pretend").touch()
+    ran = project.stages("dvc", "repro")
+    assert {"reference@fp32", "train@mps", *(f"train@{name}" for name in TRAINED), "compare", "report"} <= ran
+    there = project.json("reports/summary.json")["configurations"]
+    assert isinstance(there, dict)
+    assert there["mps"]["status"] in ("failed", "trained")  # it was tried: this machine may really have one
+    (project.folder / "pretend").unlink()
+    assert project.stages("dvc", "repro") == {"probe"}
+    assert (project.folder / "reports/summary.json").read_bytes() == summary
+    assert project.states() == states
+
+
+def test_a_mistake_in_params_stops_everything_before_it_runs(project: Project) -> None:
+    before = (project.folder / "params.yaml").read_text()
+    project.edit("parity", "windw", value=3)
+    with pytest.raises(AssertionError, match=r"params.yaml: parity.windw: unknown key.*did you mean window\?"):
+        project.run("dvc", "repro")
+    (project.folder / "params.yaml").write_text(before)
+    assert "train@" not in " ".join(project.stages("dvc", "repro"))

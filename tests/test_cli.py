@@ -1,0 +1,57 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def trainparity(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trainparity.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_doctor_says_what_runs_and_why_the_rest_does_not() -> None:
+    done = trainparity("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["configurations"]
+    assert found["cpu"]["runs"] is True
+    table = trainparity("doctor").stdout
+    for name, facts in found.items():
+        assert name in table
+        if not facts["runs"]:
+            assert facts["reason"] in table and f"{name}:   remedy: {facts['remedy']}" in table
+
+
+def test_validate_accepts_the_projects_params_and_names_mistakes(tmp_path: Path) -> None:
+    fine = trainparity("validate")
+    assert (fine.returncode, fine.stdout) == (0, "params.yaml: fine: 8 configurations, 9 pairs\n")
+    text = (ROOT / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(text.replace("parallel: ddp", "parallel: dpp"))
+    wrong = trainparity("validate", str(tmp_path / "params.yaml"))
+    assert wrong.returncode == 2 and wrong.stdout == ""
+    assert wrong.stderr.startswith(f"{tmp_path}/params.yaml: parallel: 'dpp' is not one of")
+    assert wrong.stderr.endswith("did you mean ddp?\n")
+
+
+def test_validate_holds_dvc_yaml_against_the_configurations(tmp_path: Path) -> None:
+    extra = "configs:\n  extra: {strategy: single, device: cpu, precision: fp32}\n"
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("configs:\n", extra))
+    (tmp_path / "dvc.yaml").write_text((ROOT / "dvc.yaml").read_text())
+    done = trainparity("validate", str(tmp_path / "params.yaml"))
+    assert done.returncode == 2
+    assert "stages.compare.deps: add runs/extra/state" in done.stderr
+    assert "stages.report.deps: add runs/extra/report" in done.stderr
+
+
+def test_show_without_results_says_what_makes_them(tmp_path: Path) -> None:
+    done = trainparity("show", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/summary.json: no such file; `dvc repro` makes it\n"
+
+
+def test_help_lists_the_commands() -> None:
+    done = trainparity("--help")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("doctor", "validate", "show"))
+    assert trainparity("--version").stdout.startswith("trainparity 0.")

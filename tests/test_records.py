@@ -1,0 +1,42 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from trainparity.records import KnownAnswer, RecordError, write_text
+
+RECORD = KnownAnswer(
+    claim="B1", published=[1.0], decimals=4, measured={"b": [1.0], "a": [2.0]}, largest_difference=0.0, reproduced=True
+)
+
+
+def test_a_record_survives_writing_and_keeps_its_order(tmp_path: Path) -> None:
+    RECORD.write(tmp_path / "deep/er/r.json")
+    again = KnownAnswer.read(tmp_path / "deep/er/r.json")
+    assert again == RECORD and list(again.measured) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "r.json: no such file; `dvc repro` makes it"),
+        ("{", "r.json: not a KnownAnswer record: Invalid JSON"),
+        ("{}", "r.json: not a KnownAnswer record: claim: Field required"),
+        (RECORD.model_dump_json().replace("B1", 'B1","extra":"'), "r.json: not a KnownAnswer record: extra: Extra inputs"),
+    ],
+)
+def test_a_missing_or_damaged_record_is_named(tmp_path: Path, text: str | None, expected: str) -> None:
+    if text is not None:
+        (tmp_path / "r.json").write_text(text)
+    with pytest.raises(RecordError, match=re.escape(expected)):
+        KnownAnswer.read(tmp_path / "r.json")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "new \ud800")
+    assert path.read_text() == "old"
+    write_text(path, "new")
+    assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"] == ["file"]
