@@ -6,7 +6,7 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.known_answer import read_claim, reproduce
-from trainparity.launch.stage import exit_code
+from trainparity.stage import exit_code
 
 STUDY = Path("studies/ddp-vs-accumulation")
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from trainparity import data, params
-from trainparity.launch.stage import exit_code
+from trainparity.stage import exit_code
 
 
 def main() -> None:

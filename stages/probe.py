@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from trainparity import environment
-from trainparity.launch.stage import exit_code
+from trainparity.stage import exit_code
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import get_args
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.runs import run_reference
-from trainparity.launch.stage import exit_code
+from trainparity.stage import exit_code
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.runs import run_configuration
-from trainparity.launch.stage import exit_code
+from trainparity.stage import exit_code
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from trainparity import params, workloads
 from trainparity.launch.pipeline import check_pipeline
-from trainparity.launch.stage import exit_code
 from trainparity.records import write_text
+from trainparity.stage import exit_code
 
 
 def main() -> None:

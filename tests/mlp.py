@@ -1,6 +1,5 @@
 """A small classifier of the digits: the workload that a user would bring, as `tests.mlp:Mlp`."""
 
-import torch
 from torch import Tensor, nn
 
 from trainparity.params import Section
@@ -18,7 +17,12 @@ class Mlp(Workload):
 
     def build_model(self, sample: Batch) -> nn.Module:
         inputs = sample["images"][0].numel()
-        return nn.Sequential(nn.Flatten(), nn.Linear(inputs, self.options.hidden), nn.Tanh(), nn.Linear(self.options.hidden, 10))
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(inputs, self.options.hidden),
+            nn.Tanh(),
+            nn.Linear(self.options.hidden, 10),
+        )
 
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         return {"noise": self.options.noise * randomness.normal(*batch["images"].shape[1:])}

@@ -66,7 +66,9 @@ def spec(
     )
 
 
-def trainer_of(spec: RunSpec, *, twin: int = 0, kind: type[Trainer] = Trainer, execution: Execution | None = None) -> Trainer:
+def trainer_of(
+    spec: RunSpec, *, twin: int = 0, kind: type[Trainer] = Trainer, execution: Execution | None = None
+) -> Trainer:
     replicas = spec.configuration.world_size
     return kind(
         workloads.load(spec.workload.name, spec.workload.options),

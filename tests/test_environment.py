@@ -3,7 +3,15 @@ from typing import Any
 
 import pytest
 
-from trainparity.environment import Accelerator, Environment, Placement, Unavailable, accelerator, detect, place
+from trainparity.environment import (
+    Accelerator,
+    Environment,
+    Placement,
+    Unavailable,
+    accelerator,
+    detect,
+    place,
+)
 from trainparity.params import Configuration, load
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +27,11 @@ def gpus(count: int, capability: str = "9.0") -> Environment:
 
 
 APPLE = LINUX.model_copy(
-    update={"system": "Darwin", "cuda": None, "accelerators": [Accelerator(kind="mps", name="M2", memory_mib=1000)]}
+    update={
+        "system": "Darwin",
+        "cuda": None,
+        "accelerators": [Accelerator(kind="mps", name="M2", memory_mib=1000)],
+    }
 )
 MACHINES = {
     "cpu": LINUX,
@@ -44,7 +56,8 @@ def test_auto_takes_the_best_device(machine: str, device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "device", "backend"), [("cpu", "cpu", "gloo"), ("one", "cuda", "gloo"), ("two", "cuda", "nccl")]
+    ("machine", "device", "backend"),
+    [("cpu", "cpu", "gloo"), ("one", "cuda", "gloo"), ("two", "cuda", "nccl")],
 )
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_nccl_wants_a_gpu_a_rank(machine: str, device: str, backend: str, strategy: str) -> None:

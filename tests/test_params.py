@@ -33,7 +33,16 @@ def test_the_projects_own_params_are_valid(path: Path) -> None:
 
 def test_the_default_has_the_eight_configurations_each_held_against_the_reference() -> None:
     params = load(ROOT / "params.yaml")
-    assert list(params.configs) == ["cpu", "mps", "cuda-single", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"]
+    assert list(params.configs) == [
+        "cpu",
+        "mps",
+        "cuda-single",
+        "dp",
+        "ddp",
+        "gradaccum",
+        "fsdp-offload",
+        "compiled",
+    ]
     held = {pair.right for pair in params.pairs.values() if pair.left == "reference"}
     assert held == set(params.configs)
     assert ("ddp", "gradaccum") in {(pair.left, pair.right) for pair in params.pairs.values()}
@@ -42,26 +51,53 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda c: c.update(parallel="dpp"), r"^params.yaml: parallel: 'dpp' is not one of cpu, .*; did you mean ddp\?$"),
-        (lambda c: c.update(accelerator="tpu"), r"^params.yaml: accelerator: 'tpu' is not one of auto, cpu, mps, cuda"),
+        (
+            lambda c: c.update(parallel="dpp"),
+            r"^params.yaml: parallel: 'dpp' is not one of cpu, .*; did you mean ddp\?$",
+        ),
+        (
+            lambda c: c.update(accelerator="tpu"),
+            r"^params.yaml: accelerator: 'tpu' is not one of auto, cpu, mps, cuda",
+        ),
         (lambda c: c.update(runtime="dokcer"), r"^params.yaml: runtime: 'dokcer' is not one of host"),
         (lambda c: c.update(seed=1), r"^params.yaml: seed: unknown key: 'seed' is not one of parallel, "),
         (lambda c: c.pop("train"), r"^params.yaml: train: missing; it has no default$"),
-        (lambda c: c["train"].update(epoch=2), r"^params.yaml: train.epoch: unknown key: .* did you mean epochs\?$"),
-        (lambda c: c["train"].update(epochs="2"), r"^params.yaml: train.epochs: '2': input should be a valid integer$"),
-        (lambda c: c["train"].update(epochs=0), r"^params.yaml: train.epochs: 0: input should be greater than"),
-        (lambda c: c["train"]["optimizer"].update(lr=-1.0), r"^params.yaml: train.optimizer.lr: -1.0: .*greater than 0$"),
+        (
+            lambda c: c["train"].update(epoch=2),
+            r"^params.yaml: train.epoch: unknown key: .* did you mean epochs\?$",
+        ),
+        (
+            lambda c: c["train"].update(epochs="2"),
+            r"^params.yaml: train.epochs: '2': input should be a valid integer$",
+        ),
+        (
+            lambda c: c["train"].update(epochs=0),
+            r"^params.yaml: train.epochs: 0: input should be greater than",
+        ),
+        (
+            lambda c: c["train"]["optimizer"].update(lr=-1.0),
+            r"^params.yaml: train.optimizer.lr: -1.0: .*greater than 0$",
+        ),
         (
             lambda c: c["train"]["optimizer"].update(momentum=0.9),
             r"^params.yaml: train.optimizer.momentum: momentum 0.9 with adam; only sgd takes a momentum$",
         ),
-        (lambda c: c["dataset"].update(name="minst"), r"^params.yaml: dataset.name: 'minst' .* did you mean mnist\?$"),
-        (lambda c: c["dataset"].update(limti=3), r"^params.yaml: dataset.limti: unknown key: .* did you mean limit\?$"),
+        (
+            lambda c: c["dataset"].update(name="minst"),
+            r"^params.yaml: dataset.name: 'minst' .* did you mean mnist\?$",
+        ),
+        (
+            lambda c: c["dataset"].update(limti=3),
+            r"^params.yaml: dataset.limti: unknown key: .* did you mean limit\?$",
+        ),
         (lambda c: c["dataset"].pop("name"), r"^params.yaml: dataset.name: missing"),
-        (lambda c: c["configs"].update(DDP={}), r"^params.yaml: configs.DDP: 'DDP': string should match pattern"),
+        (
+            lambda c: c["configs"].update(DDP={}),
+            r"^params.yaml: configs.DDP: 'DDP': string should match pattern",
+        ),
         (
             lambda c: c["configs"]["ddp"].update(strategy="dpd"),
-            r"^params.yaml: configs.ddp.strategy: 'dpd' is not one of single, data_parallel, ddp, fsdp; did you mean ddp",
+            r"^params.yaml: configs.ddp.strategy: 'dpd' is not one of single, .*, fsdp; did you mean ddp",
         ),
         (
             lambda c: c["configs"]["ddp"].update(loader={"worker": 2}),
@@ -76,19 +112,34 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
             r"^params.yaml: train.global_batch_size: 64 can't be divided into world_size 3 x accumulation_steps 1 = 3 "
             r"equal micro-batches \(configs.ddp\); allowed: a multiple of 3$",
         ),
-        (lambda c: c["configs"]["cpu"].update(world_size=2), r"^params.yaml: configs.cpu.world_size: 2 with strategy single"),
-        (lambda c: c["configs"]["dp"].update(world_size=1), r"^params.yaml: configs.dp.world_size: 1 with strategy data_"),
-        (lambda c: c["configs"]["ddp"].update(offload="both"), r"^params.yaml: configs.ddp.offload: both with strategy ddp"),
+        (
+            lambda c: c["configs"]["cpu"].update(world_size=2),
+            r"^params.yaml: configs.cpu.world_size: 2 with strategy single",
+        ),
+        (
+            lambda c: c["configs"]["dp"].update(world_size=1),
+            r"^params.yaml: configs.dp.world_size: 1 with strategy data_",
+        ),
+        (
+            lambda c: c["configs"]["ddp"].update(offload="both"),
+            r"^params.yaml: configs.ddp.offload: both with strategy ddp",
+        ),
         (
             lambda c: c["pairs"]["ddp"].update(right="dddp"),
             r"^params.yaml: pairs.ddp.right: 'dddp' is not one of reference, cpu, .* did you mean ddp\?$",
         ),
-        (lambda c: c["pairs"]["ddp"].update(left="ddp"), r"^params.yaml: pairs.ddp.right: 'ddp' is held against itself"),
+        (
+            lambda c: c["pairs"]["ddp"].update(left="ddp"),
+            r"^params.yaml: pairs.ddp.right: 'ddp' is held against itself",
+        ),
         (
             lambda c: c["pairs"]["ddp"].update(left="cpu", right="reference"),
             r"^params.yaml: pairs.ddp.right: 'reference' stands on the left",
         ),
-        (lambda c: c.update(references={"fp31": {}}), r"^params.yaml: references.fp31: 'fp31' is not one of fp32, tf32,"),
+        (
+            lambda c: c.update(references={"fp31": {}}),
+            r"^params.yaml: references.fp31: 'fp31' is not one of fp32, tf32,",
+        ),
         (
             lambda c: c["configs"].update({"reference-fp32": c["configs"]["cpu"]}),
             r"^params.yaml: configs.reference-fp32: names of references start so; choose another name$",
@@ -125,7 +176,9 @@ def test_a_file_that_is_no_params_file_is_named(tmp_path: Path, text: str | None
         load(tmp_path / "p.yaml")
 
 
-@pytest.mark.parametrize(("text", "value"), [("5e-5", 5e-5), ("1E3", 1000.0), ("-2.5e+1", -25.0), ("1e", "1e"), ("12", 12)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("5e-5", 5e-5), ("1E3", 1000.0), ("-2.5e+1", -25.0), ("1e", "1e"), ("12", 12)]
+)
 def test_numbers_are_read_as_dvc_writes_them(tmp_path: Path, text: str, value: object) -> None:
     (tmp_path / "p.yaml").write_text(f"a: {text}")
     assert read_yaml(tmp_path / "p.yaml") == {"a": value}
@@ -150,7 +203,7 @@ def test_exactly_the_batches_that_divide_are_accepted_and_survive_writing(config
     content["pairs"], content["parallel"] = {}, "one"
     content["train"]["global_batch_size"] = batch
     if batch % (config["world_size"] * config["accumulation_steps"]):
-        with pytest.raises(ParamsError, match="train.global_batch_size"):
+        with pytest.raises(ParamsError, match=r"train\.global_batch_size"):
             parse(content, Path("p.yaml"))
     else:
         params = parse(content, Path("p.yaml"))
@@ -162,10 +215,22 @@ def test_exactly_the_batches_that_divide_are_accepted_and_survive_writing(config
 def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() -> None:
     assert type(workloads.load("tests.mlp:Mlp", {"hidden": 3})).__name__ == "Mlp"
     for name, options, expected in [
-        ("ddmp", {}, "workload.name: 'ddmp' is not one of toy-linear, ddpm; did you mean ddpm?; or give your own as"),
-        ("ddpm", {"scale": "huge"}, "params.yaml: workload.options.scale: 'huge' is not one of tiny, article"),
+        (
+            "ddmp",
+            {},
+            "workload.name: 'ddmp' is not one of toy-linear, ddpm; did you mean ddpm?; or give your own as",
+        ),
+        (
+            "ddpm",
+            {"scale": "huge"},
+            "params.yaml: workload.options.scale: 'huge' is not one of tiny, article",
+        ),
         ("ddpm", {"size": 1}, "params.yaml: workload.options.size: unknown key"),
-        ("tests.nowhere:Mlp", {}, "params.yaml: workload.name: 'tests.nowhere:Mlp' can't be imported: No module named"),
+        (
+            "tests.nowhere:Mlp",
+            {},
+            "params.yaml: workload.name: 'tests.nowhere:Mlp' can't be imported: No module named",
+        ),
         ("tests.mlp:nn", {}, "params.yaml: workload.name: 'tests.mlp:nn' is no subclass of"),
     ]:
         with pytest.raises(ParamsError, match=re.escape(expected)):

@@ -6,7 +6,12 @@ import pytest
 from trainparity.records import KnownAnswer, RecordError, write_text
 
 RECORD = KnownAnswer(
-    claim="B1", published=[1.0], decimals=4, measured={"b": [1.0], "a": [2.0]}, largest_difference=0.0, reproduced=True
+    claim="B1",
+    published=[1.0],
+    decimals=4,
+    measured={"b": [1.0], "a": [2.0]},
+    largest_difference=0.0,
+    reproduced=True,
 )
 
 
@@ -22,7 +27,10 @@ def test_a_record_survives_writing_and_keeps_its_order(tmp_path: Path) -> None:
         (None, "r.json: no such file; `dvc repro` makes it"),
         ("{", "r.json: not a KnownAnswer record: Invalid JSON"),
         ("{}", "r.json: not a KnownAnswer record: claim: Field required"),
-        (RECORD.model_dump_json().replace("B1", 'B1","extra":"'), "r.json: not a KnownAnswer record: extra: Extra inputs"),
+        (
+            RECORD.model_dump_json().replace("B1", 'B1","extra":"'),
+            "r.json: not a KnownAnswer record: extra: Extra inputs",
+        ),
     ],
 )
 def test_a_missing_or_damaged_record_is_named(tmp_path: Path, text: str | None, expected: str) -> None:

@@ -150,7 +150,9 @@ def _missing_device(device: DeviceKind, environment: Environment) -> Unavailable
         return None
     if device == "mps":
         reason = f"no Apple GPU that torch can use: the system is {environment.system} on {environment.machine}"
-        return Unavailable(reason=reason, remedy="run on a Mac with Apple silicon, on the host (no container has Metal)")
+        return Unavailable(
+            reason=reason, remedy="run on a Mac with Apple silicon, on the host (no container has Metal)"
+        )
     if environment.cuda is None:
         reason = f"torch {environment.torch} is a build without CUDA"
         return Unavailable(reason=reason, remedy="install torch's CUDA build on a machine with an NVIDIA GPU")
@@ -158,12 +160,12 @@ def _missing_device(device: DeviceKind, environment: Environment) -> Unavailable
     return Unavailable(reason=reason, remedy="run on a machine with an NVIDIA GPU and a driver that `nvidia-smi` sees")
 
 
-def _missing_compiler(
-    configuration: Configuration, device: DeviceKind, environment: Environment
-) -> Unavailable | None:
+def _missing_compiler(configuration: Configuration, device: DeviceKind, environment: Environment) -> Unavailable | None:
     if configuration.compile == "none" or device != "cpu" or environment.compiler:
         return None
-    return Unavailable(reason="torch.compile on the CPU needs a C++ compiler", remedy="install g++ or clang++, or set CXX")
+    return Unavailable(
+        reason="torch.compile on the CPU needs a C++ compiler", remedy="install g++ or clang++, or set CXX"
+    )
 
 
 def _missing_precision(

@@ -182,7 +182,8 @@ class Configuration(Section):
     def _settings_fit_together(self) -> Self:
         if self.strategy == "single" and self.world_size > 1:
             raise _mistake(
-                f"{self.world_size} with strategy single; 1, or strategy ddp, fsdp or data_parallel", "world_size"
+                f"{self.world_size} with strategy single; 1, or strategy ddp, fsdp or data_parallel",
+                "world_size",
             )
         if self.strategy == "data_parallel" and self.world_size < 2:
             raise _mistake("1 with strategy data_parallel; it splits a batch over at least 2 replicas", "world_size")

@@ -106,7 +106,11 @@ def test_a_bad_image_folder_is_named_and_leaves_the_old_data(digits: Path, tmp_p
         (folder / "a").mkdir(parents=True)
     if fault == "unreadable":
         (folder / "a/1.png").write_bytes(b"not a picture")
-    expected = {"unreadable": "1.png: not a readable image", "empty": "in: no images", "missing": "in: no such folder"}
+    expected = {
+        "unreadable": "1.png: not a readable image",
+        "empty": "in: no images",
+        "missing": "in: no such folder",
+    }
     with pytest.raises(DataError, match=expected[fault]):
         prepare(ImageFolder(name="imagefolder", path=str(folder)), out, tmp_path)
     assert len(load(out)) == 3

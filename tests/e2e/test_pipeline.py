@@ -74,7 +74,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Clone the working tree (uncommitted changes too), make it small, and run the pipeline once."""
     folder = tmp_path_factory.mktemp("clone") / "project"
     folder.mkdir()
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     for name in listed.stdout.splitlines():
         if name != "dvc.lock" and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +152,14 @@ def test_a_queue_over_configurations_fills_the_table_of_experiments(project: Pro
 def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
     project.run("dvc", "repro")
     project.edit("configs", "ddp", "accumulation_steps", value=2)
-    assert project.stages("dvc", "repro") == {"validate", "probe", "train@ddp", "compare", "report", "experiment"}
+    assert project.stages("dvc", "repro") == {
+        "validate",
+        "probe",
+        "train@ddp",
+        "compare",
+        "report",
+        "experiment",
+    }
 
 
 def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> None:

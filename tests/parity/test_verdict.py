@@ -136,6 +136,7 @@ def test_reduced_precision_is_judged_by_twins_of_the_same_precision(tmp_path: Pa
     right = train(reference.candidate("right", configuration(precision="bf16", accumulation_steps=2)))
     assert reference.judge(right).verdict == "equivalent"
     wrong = train(
-        reference.candidate("wrong", configuration(precision="bf16", accumulation_steps=2)), kind=UndividedLoss
+        reference.candidate("wrong", configuration(precision="bf16", accumulation_steps=2)),
+        kind=UndividedLoss,
     )
     assert reference.judge(wrong).verdict == "different"

@@ -160,9 +160,7 @@ def runs() -> list[tuple[Status, Timing | None]]:
         ),
         (status("lr-doubled", loss=0.8751), timing("lr-doubled", 12.5)),
         (
-            status(
-                "broken", status="failed", reason="RuntimeError: out of memory [rank 0]", loss=None, steps=3
-            ),
+            status("broken", status="failed", reason="RuntimeError: out of memory [rank 0]", loss=None, steps=3),
             None,
         ),
     ]

@@ -11,9 +11,7 @@ from trainparity.report.schema import Summary
 
 def printed(summary: Summary, width: int, colour: bool = False) -> str:
     text = io.StringIO()
-    console = Console(
-        file=text, width=width, force_terminal=colour, color_system="standard" if colour else None
-    )
+    console = Console(file=text, width=width, force_terminal=colour, color_system="standard" if colour else None)
     show(summary, console)
     return text.getvalue()
 
@@ -64,11 +62,7 @@ def test_a_pair_with_an_emulated_run_is_not_green(built: Summary) -> None:
 
 
 def test_green_is_for_what_was_run_and_proved(built: Summary) -> None:
-    green = [
-        line
-        for line in printed(built, 160, colour=True).splitlines()
-        if "\x1b[32m" in line or "1;32m" in line
-    ]
+    green = [line for line in printed(built, 160, colour=True).splitlines() if "\x1b[32m" in line or "1;32m" in line]
     assert len(green) == 5  # cpu, ddp, gradaccum, compiled, and the pair ddp / gradaccum
     assert not any(word in line for line in green for word in ("emulated", "skipped", "failed", "different"))
 

@@ -91,9 +91,7 @@ def test_every_plot_and_table_is_named_for_those_who_do_not_see_it(parsed: Page)
 def test_light_and_dark_follow_the_reader(html: str) -> None:
     assert "@media (prefers-color-scheme: dark)" in html
     assert not re.search(r"#01020[0-9]", html), "a stand-in colour was left in a plot"
-    assert {"var(--accent)", "var(--band)", "currentColor"} <= set(
-        re.findall(r"var\(--\w+\)|currentColor", html)
-    )
+    assert {"var(--accent)", "var(--band)", "currentColor"} <= set(re.findall(r"var\(--\w+\)|currentColor", html))
 
 
 def test_only_what_was_run_and_proved_is_green(html: str) -> None:
@@ -105,9 +103,7 @@ def test_only_what_was_run_and_proved_is_green(html: str) -> None:
         found = re.findall(rf'class="verdict ([\w-]+)"><i[^>]*>.</i> {word}<', html)
         assert found
         assert set(found) <= classes
-    emulated = re.findall(
-        r'<(?:th scope="row"|h3)>(?:reference / )?dp<.*?class="verdict ([\w-]+)"', html, re.DOTALL
-    )
+    emulated = re.findall(r'<(?:th scope="row"|h3)>(?:reference / )?dp<.*?class="verdict ([\w-]+)"', html, re.DOTALL)
     assert emulated == ["emulated"] * 4  # as configuration, as pair, over its distances, over its loss
 
 
@@ -145,14 +141,10 @@ def test_a_diverged_pair_and_a_floor_of_zero_can_be_drawn(built: Summary, read: 
 def test_a_pipeline_that_trained_nothing_has_a_page(built: Summary, read: Artifacts) -> None:
     nothing = {"trained": "skipped", "failed": "failed", "skipped": "skipped"}
     runs = {
-        name: run.model_copy(
-            update={"status": nothing[run.status], "step_ms": None, "speedup": None, "memory": None}
-        )
+        name: run.model_copy(update={"status": nothing[run.status], "step_ms": None, "speedup": None, "memory": None})
         for name, run in built.configurations.items()
     }
-    bare = {
-        name: dataclasses.replace(run, timing=None, losses=()) for name, run in read.configurations.items()
-    }
+    bare = {name: dataclasses.replace(run, timing=None, losses=()) for name, run in read.configurations.items()}
     alone = {name: dataclasses.replace(run, timing=None, losses=()) for name, run in read.references.items()}
     changed = dataclasses.replace(read, configurations=bare, references=alone, distances={})
     html = page.render(built.model_copy(update={"configurations": runs, "known_answer": None}), changed)

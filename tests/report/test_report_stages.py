@@ -15,9 +15,7 @@ OUTPUTS = ("summary.json", "parity.csv", "timing.csv", "index.html", "plots/loss
 
 def run(stage: str, root: Path, *, forbid: str = "torch") -> subprocess.CompletedProcess[str]:
     """Run a stage in a folder; importing `forbid` fails."""
-    code = (
-        f"import runpy, sys; sys.modules[{forbid!r}] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    )
+    code = f"import runpy, sys; sys.modules[{forbid!r}] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
     command = [sys.executable, "-c", code, str(STAGES / f"{stage}.py")]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 

@@ -148,9 +148,7 @@ def test_a_pipeline_without_known_answer_has_none(root: Path) -> None:
     assert build(root).known_answer is None
 
 
-@pytest.mark.parametrize(
-    "path", ["runs/environment.json", "runs/ddp/state/status.json", "reports/distance.csv"]
-)
+@pytest.mark.parametrize("path", ["runs/environment.json", "runs/ddp/state/status.json", "reports/distance.csv"])
 def test_a_missing_artifact_is_named(root: Path, path: str) -> None:
     (root / path).unlink()
     with pytest.raises(RecordError, match=path):

@@ -32,16 +32,11 @@ def test_every_property_is_documented_with_its_type() -> None:
 
 def test_references_have_the_fields_of_configurations() -> None:
     properties = SCHEMA["properties"]
-    assert (
-        properties["references"]["additionalProperties"]
-        == properties["configurations"]["additionalProperties"]
-    )
+    assert properties["references"]["additionalProperties"] == properties["configurations"]["additionalProperties"]
 
 
 def test_the_document_names_the_version() -> None:
-    assert f"Version {Summary.model_fields['schema_version'].default}." in DOCUMENT.read_text(
-        encoding="utf-8"
-    )
+    assert f"Version {Summary.model_fields['schema_version'].default}." in DOCUMENT.read_text(encoding="utf-8")
 
 
 def test_every_fact_of_the_environment_is_in_the_summary() -> None:

@@ -46,9 +46,7 @@ def test_loss_curves_are_long_and_complete(read: Artifacts) -> None:
     assert {row["configuration"] for row in found} == {
         *("reference-fp32", "cpu", "dp", "ddp", "gradaccum", "compiled", "lr-doubled")
     }
-    assert [row["step"] for row in found if row["configuration"] == "ddp"] == [
-        str(step) for step in range(40)
-    ]
+    assert [row["step"] for row in found if row["configuration"] == "ddp"] == [str(step) for step in range(40)]
 
 
 def test_step_times_leave_emulated_runs_out(read: Artifacts) -> None:

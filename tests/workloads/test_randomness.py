@@ -28,7 +28,7 @@ def test_numbers_have_the_asked_distribution() -> None:
     randomness = SampleRandomness(0, 0, torch.arange(4000))
     normal, uniform, integers = randomness.normal(5), randomness.uniform(5), randomness.integers(0, 10, 5)
     assert abs(normal.mean()) < 0.03 and abs(normal.std() - 1) < 0.03
-    assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.01
+    assert uniform.min() >= 0 and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.01
     assert set(integers.unique().tolist()) == set(range(10))
     # Neighbouring samples' numbers are uncorrelated.
     assert abs(torch.corrcoef(torch.stack([normal[:-1].flatten(), normal[1:].flatten()]))[0, 1]) < 0.03

@@ -46,7 +46,9 @@ def fetch(source: Source, folder: Path, mirrors: Sequence[str] = (), timeout_s: 
         DataError: no mirror gave a right file; the message lists what each one said.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return [_fetch(name, md5, folder / name, [*mirrors, *source.mirrors], timeout_s) for name, md5 in source.files.items()]
+    return [
+        _fetch(name, md5, folder / name, [*mirrors, *source.mirrors], timeout_s) for name, md5 in source.files.items()
+    ]
 
 
 def _fetch(name: str, md5: str, path: Path, mirrors: Sequence[str], timeout_s: float) -> Path:

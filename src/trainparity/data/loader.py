@@ -36,7 +36,7 @@ def micro_batches(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> 
     if loader.workers == 0:
         for indices in plan:
             batch = dataset.batch(indices)
-            yield {name: tensor.pin_memory() for name, tensor in batch.items()} if loader.pin_memory else batch
+            yield ({name: tensor.pin_memory() for name, tensor in batch.items()} if loader.pin_memory else batch)
         return
     try:
         yield from DataLoader(

@@ -26,7 +26,9 @@ def read_claim(content: object, claim: str, path: Path) -> PublishedWeights:
     return validate(PublishedWeights, content, path, (claim,))
 
 
-def reproduce(claim: str, published: PublishedWeights, params: Params, environment: Environment, out: Path) -> KnownAnswer:
+def reproduce(
+    claim: str, published: PublishedWeights, params: Params, environment: Environment, out: Path
+) -> KnownAnswer:
     """Train every configuration of a study into `out` and hold its final weights against the published ones.
 
     Raises:

@@ -8,19 +8,12 @@ import uuid
 from pathlib import Path
 from types import FrameType
 
+from trainparity.stage import StoppedBySignal
 from trainparity.training.spec import EXIT_INTERRUPTED, RunSpec
 
 _WORKER = "trainparity.training.worker"
 _GRACE_S = 60.0
 """How long a stopped worker may take to write its checkpoint."""
-
-
-class StoppedBySignal(Exception):
-    """A signal ended the run; its checkpoint is kept."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.number = number
 
 
 def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -15,10 +16,8 @@ def reset_peaks(device: torch.device) -> None:
     """Start counting peaks anew, as far as the system can (Linux, CUDA)."""
     clear = Path("/proc/self/clear_refs")
     if clear.exists():
-        try:
+        with suppress(OSError):  # a container may forbid it; then the peak is the whole process's
             clear.write_text("5")  # resets VmHWM: man 5 proc
-        except OSError:
-            pass  # a container may forbid it; then the peak is the whole process's
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 

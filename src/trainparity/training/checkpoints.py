@@ -59,9 +59,7 @@ def save(
     unfinished.rename(folder)
 
 
-def load(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars."""
     values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}

@@ -101,7 +101,11 @@ class ParityPhase:
         if step > 0 and not self._is_reference:
             checkpoints.load(folder, trainer.plain, trainer.optimizer)
         if self._twin:
-            perturb(trainer.plain, layout.unit_roundoff, seed=hash((self._spec.train.seed, self._twin, step)) % 2**63)
+            perturb(
+                trainer.plain,
+                layout.unit_roundoff,
+                seed=hash((self._spec.train.seed, self._twin, step)) % 2**63,
+            )
         if step > 0 and self._is_reference:
             checkpoints.save(folder, trainer.plain, trainer.optimizer, {}, {}, main=self._main)
         self._recorder.start(layout.starts.index(step), trainer.plain.named_parameters())

@@ -21,6 +21,7 @@ from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
 from trainparity.training.spec import EXIT_INTERRUPTED, Failure, Result, RunSpec
 
+
 def main() -> int:
     """Run one rank; return its exit code."""
     spec = RunSpec.read(Path(sys.argv[1]))

@@ -1,11 +1,19 @@
 """How a stage script ends: its exit code and, on a mistake, one clear message instead of a traceback."""
 
+import signal
 import sys
 from collections.abc import Callable
 
-from trainparity.launch.processes import StoppedBySignal
 from trainparity.params import ParamsError
 from trainparity.records import RecordError
+
+
+class StoppedBySignal(Exception):
+    """A signal ended a run; its checkpoint is kept."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
 
 
 def exit_code(stage: Callable[[], None]) -> int:

@@ -1,0 +1,135 @@
+"""The house rules that no linter knows: imports point one way, and DVC sees every code change."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/trainparity"
+BELOW: dict[str, set[str]] = {
+    "records": set(),
+    "params": set(),
+    "environment": {"params", "records"},
+    "stage": {"params", "records"},
+    "data": {"params", "records"},
+    "workloads": {"params"},
+    "strategies": {"params"},
+    "measure": {"params", "records"},
+    "parity": {"params", "records"},
+    "training": {
+        "params", "records", "environment", "data", "workloads", "strategies", "measure",
+        # It writes what parity reads.
+        "parity.trace", "parity.sketch",
+    },
+    "launch": {"params", "records", "environment", "stage", "data", "training"},
+    "report": {"params", "records", "environment"},
+    "cli": {"params", "records", "environment", "workloads", "launch", "report"},
+}  # fmt: skip
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Return the modules of the package that a file imports, anywhere in it, by their dotted names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return frozenset(name for name in found if name.startswith("trainparity."))
+
+
+def source(module: str) -> Path | None:
+    """Return the file of a dotted name; None if the name is no module."""
+    path = ROOT / "src" / module.replace(".", "/")
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.exists():
+            return candidate
+    return None
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    here = room(path)
+    for module in imports(path):
+        inside = module.removeprefix("trainparity.")
+        allowed = {here, *BELOW[here]}
+        assert any(inside == name or inside.startswith(f"{name}.") for name in allowed), f"{path} imports {module}"
+
+
+def reachable(script: Path) -> set[Path]:
+    """Return all files of the package that a script can come to import."""
+    seen: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        for module in imports(waiting.pop()):
+            parts = module.split(".")
+            for length in range(2, len(parts) + 1):  # a package's __init__ runs too
+                path = source(".".join(parts[:length]))
+                if path and path not in seen:
+                    seen.add(path)
+                    waiting.append(path)
+    return {path for path in seen if has_code(path)}
+
+
+def has_code(path: Path) -> bool:
+    """Tell whether a file is more than a docstring."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return any(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in body)
+
+
+def stages() -> dict[str, Any]:
+    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    return {name: stage.get("do", stage) for name, stage in pipeline["stages"].items()}
+
+
+def covered(path: Path, deps: list[str]) -> bool:
+    return any((ROOT / dep) == path or (ROOT / dep) in path.parents for dep in deps)
+
+
+@pytest.mark.parametrize("name", sorted(stages()))
+def test_a_stage_depends_on_all_code_that_it_runs(name: str) -> None:
+    stage = stages()[name]
+    script = ROOT / stage["cmd"].split()[1]
+    deps = stage["deps"]
+    assert covered(script, deps)
+    assert [str(p.relative_to(ROOT)) for p in sorted(reachable(script)) if not covered(p, deps)] == []
+
+
+@pytest.mark.parametrize("name", ["reference", "train", "known-answer"])
+def test_training_depends_on_what_its_worker_processes_run(name: str) -> None:
+    deps = stages()[name]["deps"]
+    worker = PACKAGE / "training/worker.py"
+    assert [p for p in reachable(worker) if not covered(p, deps)] == []
+
+
+@pytest.mark.parametrize("name", ["reference", "train"])
+def test_editing_the_report_or_the_verdict_never_retrains(name: str) -> None:
+    deps = stages()[name]["deps"]
+    for untouched in ("report/page.py", "parity/verdict.py", "parity/floor.py", "cli.py"):
+        assert (PACKAGE / untouched).exists() and not covered(PACKAGE / untouched, deps)
+
+
+def test_every_dep_on_code_is_there() -> None:
+    for stage in stages().values():
+        for dep in stage["deps"]:
+            assert dep.startswith(("runs/", "reports/", "data/")) or (ROOT / dep).exists(), dep
+
+
+@pytest.mark.parametrize("path", [*MODULES, *sorted((ROOT / "stages").glob("*.py"))], ids=lambda p: p.name)
+def test_nothing_unsafe_is_used(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\bimport pickle\b|shell=True|\beval\(|\bexec\(|yaml\.unsafe", text)
+    assert "torch.load(" not in text.replace("weights_only=True", "") or "weights_only=True" in text
