@@ -1,9 +1,11 @@
 """One rank of one run: `python -m trainparity.training.worker spec.json`, alone or under torchrun."""
 
+import logging
 import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from trainparity.training.spec import EXIT_INTERRUPTED, Failure, Result, RunSpec
 
 def main() -> int:
     """Run one rank; return its exit code."""
+    _quieten()
     spec = RunSpec.read(Path(sys.argv[1]))
     rank = int(os.environ.get("RANK", "0"))
     try:
@@ -69,6 +72,12 @@ def run(spec: RunSpec, execution: Execution) -> None:
     if is_main:
         timing.write(spec.work / "report" / "timing.json")
         Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
+
+
+def _quieten() -> None:
+    """Silence what torch says of choices that are ours: no compiler cache while timing, no CUDA on a CPU."""
+    warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
 class _StopRequest:
