@@ -1,0 +1,53 @@
+"""What the README shows is true."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+import yaml
+
+from trainparity import params, workloads
+from trainparity.workloads import SampleRandomness
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_its_workload_can_be_copied_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "readme_workload.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    workload = workloads.load("readme_workload:Classifier", {})
+    samples = torch.arange(4)
+    batch = {"images": torch.ones(4, 1, 8, 8, dtype=torch.uint8), "labels": samples, "samples": samples}
+    model = workload.build_model({name: tensor[:1] for name, tensor in batch.items()})
+    loss = workload.loss(model, batch | workload.draw(batch, SampleRandomness(0, 0, samples)))
+    loss.backward()
+    assert loss.shape == () and workload.count(batch) == 4
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+
+
+def test_its_example_of_a_new_configuration_is_valid() -> None:
+    content = params.read_yaml(ROOT / "params.yaml")
+    for section, entry in re.findall(r"^\d\. `(\w+): (.*)`", README, re.MULTILINE):
+        content[section] |= yaml.safe_load(entry if entry.startswith("{") else "{" + entry + "}")
+    added = params.parse(content, Path("params.yaml"))
+    assert added.configs["ddp-bf16"].accumulation_steps == 2 and "ddp-bf16" in added.pairs
+
+
+def test_its_table_of_settings_is_complete() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE))
+    assert set(rows) == set(params.Configuration.model_fields)
+    for name, field in params.Configuration.model_fields.items():
+        for value in get_args(field.annotation):
+            assert f"`{value}`" in rows[name], (name, value)
+
+
+def test_every_path_and_target_it_names_exists() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {name for name in re.findall(r"\bmake (\w+)", README)} - {"lint", "test"} <= {*targets}
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
