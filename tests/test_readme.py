@@ -48,6 +48,6 @@ def test_its_table_of_settings_is_complete() -> None:
 
 def test_every_path_and_target_it_names_exists() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {name for name in re.findall(r"\bmake (\w+)", README)} - {"lint", "test"} <= {*targets}
+    assert set(re.findall(r"\bmake (\w+)", README)) - {"lint", "test"} <= {*targets}
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
