@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
 
-from trainparity.strategies.ddp import Distributed
+from trainparity.strategies.distributed import Distributed
 
 
 class Fsdp(Distributed):
