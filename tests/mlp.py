@@ -9,6 +9,7 @@ from trainparity.workloads import Batch, SampleRandomness, Workload
 class MlpOptions(Section):
     hidden: int = 24
     noise: float = 0.1
+    loss_factor: float = 1.0
 
 
 class Mlp(Workload):
@@ -29,4 +30,5 @@ class Mlp(Workload):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = model(batch["images"].float() / 255 + batch["noise"])
-        return nn.functional.cross_entropy(logits.float(), batch["labels"], reduction="sum")
+        loss = nn.functional.cross_entropy(logits.float(), batch["labels"], reduction="sum")
+        return self.options.loss_factor * loss

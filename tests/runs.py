@@ -44,12 +44,13 @@ def spec(
     steps: int = 20,
     window: int = 10,
     optimizer: Optimizer = SGD,
+    options: dict[str, Any] | None = None,
     **train: Any,
 ) -> RunSpec:
     settings = settings or configuration()
     return RunSpec(
         run=run,
-        workload=Workload(name="tests.mlp:Mlp"),
+        workload=Workload(name="tests.mlp:Mlp", options=options or {}),
         dataset=Digits(name="digits"),
         train=Train(seed=seed, epochs=100, max_steps=steps, global_batch_size=32, optimizer=optimizer, **train),
         parity=Parity(twins=3, window=window),

@@ -3,6 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.report import report_tree
+from trainparity.params import load
+from trainparity.report import artifacts, summary
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -48,6 +54,51 @@ def test_show_without_results_says_what_makes_them(tmp_path: Path) -> None:
     done = trainparity("show", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == f"{tmp_path}/summary.json: no such file; `dvc repro` makes it\n"
+
+
+def test_validate_checks_the_workloads_options(tmp_path: Path) -> None:
+    text = (ROOT / "params.yaml").read_text().replace("{scale: tiny}", "{scale: huge}")
+    (tmp_path / "params.yaml").write_text(text)
+    done = trainparity("validate", str(tmp_path / "params.yaml"))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{tmp_path}/params.yaml: workload.options.scale: 'huge' is not one of tiny")
+
+
+@pytest.mark.parametrize("pipeline", ["", "- a list", "stages:", "stages: {compare: {cmd: make}}"])
+def test_validate_leaves_other_pipelines_alone(pipeline: str, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    (tmp_path / "dvc.yaml").write_text(pipeline)
+    done = trainparity("validate", str(tmp_path / "params.yaml"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["doctor", "validate"])
+@pytest.mark.parametrize(("name", "expected"), [("p.yaml", "p.yaml: no such file\n"), ("", "is a directory")])
+def test_a_params_path_that_is_no_file_ends_without_a_traceback(
+    command: str, name: str, expected: str, tmp_path: Path
+) -> None:
+    done = trainparity(command, str(tmp_path / name))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr and "Traceback" not in done.stderr
+
+
+def test_show_prints_the_table_of_a_summary(tmp_path: Path) -> None:
+    report_tree.write(tmp_path)
+    built = summary.build(artifacts.read(tmp_path, load(tmp_path / "params.yaml")))
+    built.write(tmp_path / "summary.json")
+    done = trainparity("show", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(name in done.stdout for name in built.configurations)
+    (tmp_path / "summary.json").write_text("{}")
+    damaged = trainparity("show", str(tmp_path))
+    assert (damaged.returncode, damaged.stdout) == (1, "")
+    assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
+
+
+@pytest.mark.parametrize("module", ["trainparity.cli", "trainparity.report.console", "trainparity.report.page"])
+def test_torch_is_imported_only_where_it_is_used(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_help_lists_the_commands() -> None:

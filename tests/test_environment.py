@@ -1,3 +1,5 @@
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,9 @@ MACHINES = {
     "bare": LINUX.model_copy(update={"compiler": None, "cuda": None}),
     "one": gpus(1),
     "two": gpus(2),
+    "one without g++": gpus(1).model_copy(update={"compiler": None}),
     "old": gpus(1, "7.0"),
+    "ancient": gpus(1, "6.1"),
     "apple": APPLE,
 }
 
@@ -84,9 +88,27 @@ def test_offload_is_emulated_on_the_cpu_alone() -> None:
     assert isinstance(on_gpu, Placement) and on_gpu.emulated is None
 
 
+def test_two_facts_that_are_imitated_are_both_said() -> None:
+    result = placed("cpu", "data_parallel", world_size=2, offload="activations")
+    assert isinstance(result, Placement) and result.emulated
+    assert "needs 2 GPUs" in result.emulated and "offload moves nothing" in result.emulated
+
+
+def test_data_parallel_is_emulated_where_it_is_pinned_to_the_cpu() -> None:
+    result = placed("two", "data_parallel", world_size=2, device="cpu")
+    assert isinstance(result, Placement) and result.device == "cpu" and result.emulated
+
+
+def test_compiling_for_a_gpu_needs_no_compiler_of_ours() -> None:
+    assert isinstance(placed("one without g++", compile="default"), Placement)
+
+
 @pytest.mark.parametrize(
     ("machine", "settings", "expected"),
     [
+        ("one", {"strategy": "data_parallel", "world_size": 2, "device": "cuda"}, "needs 2 NVIDIA GPUs; here are 1"),
+        ("apple", {"strategy": "data_parallel", "world_size": 2, "device": "mps"}, "needs 2 NVIDIA GPUs; here are 0"),
+        ("ancient", {"compile": "default"}, "compute capability 7.0"),
         ("cpu", {"device": "cuda"}, "no NVIDIA GPU"),
         ("bare", {"device": "cuda"}, "build without CUDA"),
         ("cpu", {"device": "mps"}, "no Apple GPU"),
@@ -113,7 +135,24 @@ def test_every_entry_of_params_yaml_has_a_place_or_a_reason(machine: str) -> Non
 
 
 def test_the_fingerprint_is_stable_and_tells_machines_apart() -> None:
-    assert detect() == detect()
+    assert detect().fingerprint == detect().fingerprint
     assert len({environment.fingerprint for environment in MACHINES.values()}) == len(MACHINES)
     assert LINUX.model_copy(update={"image": "sha256:1"}).fingerprint != LINUX.fingerprint
     assert Environment.model_validate_json(LINUX.model_dump_json()).fingerprint == LINUX.fingerprint
+
+
+COMPILER = "#!/bin/sh\necho its version\necho more\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the compiler is a shell script")
+@pytest.mark.parametrize(
+    ("cxx", "expected"), [("", None), ("nowhere", None), ("made", "its version"), ("made -O1", "its version")]
+)
+def test_the_compiler_is_the_one_that_torch_would_call(
+    cxx: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made").write_text(COMPILER)
+    (tmp_path / "made").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("CXX", cxx)
+    assert detect().compiler == expected

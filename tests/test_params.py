@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainparity import workloads
-from trainparity.params import ParamsError, load, parse, read_yaml
+from trainparity.params import ParamsError, Section, load, parse, read_yaml, validate
 
 ROOT = Path(__file__).parents[1]
 CONTENT = read_yaml(ROOT / "params.yaml")
@@ -150,6 +150,29 @@ def test_a_mistake_is_named_by_file_key_value_and_what_is_allowed(
     change: Callable[[dict[str, Any]], object], expected: str
 ) -> None:
     assert re.search(expected, message(change), re.DOTALL), message(change)
+
+
+def sections(of: type[Section] = Section) -> list[type[Section]]:
+    """Return all sections of params.yaml and the built-in workloads' options."""
+    found = [s for child in of.__subclasses__() for s in (child, *sections(child))]
+    return [section for section in found if section.__module__.startswith("trainparity.")]
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [pytest.param(s, f, id=f"{s.__name__}.{f}") for s in sections() for f in s.model_fields],
+)
+def test_every_field_is_type_checked(section: type[Section], field: str) -> None:
+    # No field of any section takes a set: YAML has none that JSON could hold.
+    with pytest.raises(ParamsError) as caught:
+        validate(section, {field: {1, 2}}, Path("p.yaml"), ("here",))
+    lines = [line for line in str(caught.value).splitlines() if line.startswith(f"p.yaml: here.{field}: ")]
+    assert lines and "missing" not in lines[0]
+
+
+def test_a_literal_is_not_converted() -> None:
+    for value in ("yes", 1, "true"):  # strict: YAML has already made booleans of what are ones
+        assert message(lambda c, v=value: c["train"].update(shuffle=v)).startswith("params.yaml: train.shuffle: ")
 
 
 def test_every_mistake_has_a_line() -> None:

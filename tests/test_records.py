@@ -48,3 +48,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "old"
     write_text(path, "new")
     assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"] == ["file"]
+
+
+def test_a_record_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RECORD.claim = "B2"  # type: ignore[misc]

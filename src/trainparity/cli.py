@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-ParamsPath = Annotated[Path, typer.Argument(help="The params file.")]
+ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def doctor(
         print(json.dumps(_as_json(environment, found), indent=1))
         return
     console = Console(highlight=False)
-    console.print(_machine(environment), soft_wrap=True)
+    console.print(_machine(environment), soft_wrap=True, markup=False)
     table = Table("configuration", "here", "device", box=None)
     for name, placement in found.items():
         table.add_row(name, *_cells(placement))
@@ -116,13 +116,19 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
     params = parameters.load(path)
     workloads.load(params.workload.name, params.workload.options, path)
     pipeline = path.parent / "dvc.yaml"
-    if pipeline.exists() and "compare" in (content := parameters.read_yaml(pipeline)).get("stages", {}):
-        check_pipeline(params, content, pipeline)
+    if pipeline.exists():
+        content = parameters.read_yaml(pipeline)
+        stages = content.get("stages") if isinstance(content, dict) else None
+        # Another project's pipeline may lie there; only one like ours has both stages to check.
+        if stages and {"compare", "report"} <= stages.keys():
+            check_pipeline(params, content, pipeline)
     print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
 
 
 @app.command()
-def show(reports: Annotated[Path, typer.Argument(help="The folder of reports.")] = Path("reports")) -> None:
+def show(
+    reports: Annotated[Path, typer.Argument(help="The folder of reports.", file_okay=False)] = Path("reports"),
+) -> None:
     """Print the table of the last `dvc repro` again."""
     from trainparity.report import console
     from trainparity.report.schema import Summary

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -122,15 +123,14 @@ def place(
 ) -> Placement | Unavailable:
     """Decide where a configuration runs on a machine, or why it can't; asks the record alone, never torch."""
     device = accelerator(choice, environment) if configuration.device == "auto" else configuration.device
-    world_size = configuration.world_size
-    emulated = None
-    if configuration.strategy == "data_parallel" and (device != "cuda" or environment.count("cuda") < world_size):
+    replicas_fit = device == "cuda" and environment.count("cuda") >= configuration.world_size
+    on_replicas = configuration.strategy == "data_parallel" and not replicas_fit
+    problem = _missing_replicas(configuration, environment) if on_replicas else None
+    if on_replicas:
         device = "cpu"
-        emulated = f"nn.DataParallel needs {world_size} GPUs; its algorithm runs over {world_size} CPU replicas"
-    elif device == "cpu" and configuration.offload != "none":
-        emulated = "on the CPU offload moves nothing: the training is real, its offload is not"
     problem = (
-        _missing_device(device, environment)
+        problem
+        or _missing_device(device, environment)
         or _missing_compiler(configuration, device, environment)
         or _missing_precision(configuration, device, environment)
         or _missing_backend(configuration, device, environment)
@@ -141,8 +141,27 @@ def place(
         device=device,
         backend=_backend(configuration, device, environment),
         num_threads=max(1, environment.cores // configuration.num_processes),
-        emulated=emulated,
+        emulated=_emulated(configuration, device, on_replicas),
     )
+
+
+def _emulated(configuration: Configuration, device: DeviceKind, on_replicas: bool) -> str | None:
+    """Say everything that is only imitated, as one sentence."""
+    facts, count = [], configuration.world_size
+    if on_replicas:
+        facts.append(f"nn.DataParallel needs {count} GPUs; its algorithm runs over {count} CPU replicas")
+    if device == "cpu" and configuration.offload != "none":
+        facts.append("on the CPU offload moves nothing: the training is real, its offload is not")
+    return "; ".join(facts) or None
+
+
+def _missing_replicas(configuration: Configuration, environment: Environment) -> Unavailable | None:
+    """Refuse to move `data_parallel` to CPU replicas from a GPU that it is pinned to."""
+    if configuration.device in ("auto", "cpu"):
+        return None
+    have = environment.count("cuda")
+    reason = f"nn.DataParallel needs {configuration.world_size} NVIDIA GPUs; here are {have}"
+    return Unavailable(reason=reason, remedy="set `device: auto`, which runs its algorithm over CPU replicas here")
 
 
 def _missing_device(device: DeviceKind, environment: Environment) -> Unavailable | None:
@@ -161,10 +180,16 @@ def _missing_device(device: DeviceKind, environment: Environment) -> Unavailable
 
 
 def _missing_compiler(configuration: Configuration, device: DeviceKind, environment: Environment) -> Unavailable | None:
-    if configuration.compile == "none" or device != "cpu" or environment.compiler:
+    if configuration.compile == "none":
+        return None
+    old = [a.name for a in environment.accelerators if a.capability and int(a.capability.split(".")[0]) < 7]
+    if device == "cuda" and old:
+        reason = f"torch.compile needs an NVIDIA GPU of compute capability 7.0 or later, which {old[0]} is not"
+        return Unavailable(reason=reason, remedy="set `compile: none`, or run on a Volta or later GPU")
+    if device != "cpu" or environment.compiler:
         return None
     return Unavailable(
-        reason="torch.compile on the CPU needs a C++ compiler", remedy="install g++ or clang++, or set CXX"
+        reason="torch.compile on the CPU needs a C++ compiler", remedy="install g++ (clang++ on a Mac), or set CXX"
     )
 
 
@@ -216,9 +241,11 @@ def _processor() -> str:
 
 
 def _compiler() -> str | None:
-    """Return the first line of the C++ compiler's version."""
-    for name in (os.environ.get("CXX"), "g++", "clang++"):
-        if name and (path := shutil.which(name)):
-            output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-            return output.splitlines()[0] if output else name
-    return None
+    """Return the first line of the version of the C++ compiler that torch.compile would call; None without it."""
+    # Inductor's choice: it looks for no other where this one is missing.
+    name = os.environ.get("CXX", "clang++" if platform.system() == "Darwin" else "g++")
+    command = shlex.split(name)  # CXX may hold arguments, as in `ccache g++`
+    if not command or not shutil.which(command[0]):
+        return None
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return next(iter(done.stdout.splitlines()), name) if done.returncode == 0 else None

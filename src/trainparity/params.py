@@ -329,10 +329,18 @@ def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[s
 
 def not_one_of(value: object, allowed: Sequence[str]) -> str:
     """Say that a value is not allowed, which ones are, and which one was probably meant."""
-    close = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.5)
-    close.sort(key=lambda name: len(name) != len(str(value)))  # a swapped letter before a missing one
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if (close := _by_likeness(str(value), allowed)) else ""
     return f"{value!r} is not one of {', '.join(allowed)}{hint}"
+
+
+def _by_likeness(value: str, allowed: Sequence[str]) -> list[str]:
+    """Return the allowed values that `value` may be a slip of the keyboard for, the likeliest first."""
+
+    def likeness(name: str) -> float:
+        # A wrong letter is likelier than a letter too many: `dpp` is `ddp` rather than `dp`.
+        return difflib.SequenceMatcher(None, value, name).ratio() + 0.2 * (len(name) == len(value))
+
+    return sorted((name for name in allowed if likeness(name) > 0.7), key=likeness, reverse=True)
 
 
 def _mistake(text: str, *keys: str) -> PydanticCustomError:

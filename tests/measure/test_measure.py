@@ -1,9 +1,10 @@
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainparity.measure import compilation
 from trainparity.measure.flops import count_flops, peak_flops
@@ -52,27 +53,80 @@ def test_a_gpus_utilisation_is_sampled() -> None:
     assert result and result.gpu_percent > 0 and result.temperature_c > 0
 
 
-def broken(x: torch.Tensor) -> torch.Tensor:
+@pytest.mark.cuda
+def test_a_run_shorter_than_an_interval_is_still_sampled() -> None:
+    with UtilisationSampler(torch.device("cuda")) as sampler:
+        sampler.start()
+    assert sampler.result() is not None
+
+
+@pytest.fixture
+def cold() -> Iterator[None]:
+    """Compile as the timed phase does: a cached forward would bring its backward along."""
+    with torch.compiler.config.patch(force_disable_caches=True):  # type: ignore[attr-defined]
+        yield
+    compilation.reset()
+
+
+def seconds() -> float:
+    value = compilation.read()[0]
+    assert value is not None
+    return value
+
+
+def broken(x: Tensor) -> Tensor:
     y = x.sin() * 2
     torch._dynamo.graph_break()
     return (y.cos() + 1).sum()
 
 
-def whole(x: torch.Tensor) -> torch.Tensor:
+def whole(x: Tensor) -> Tensor:
     return (x.sin() * 2).cos().sum()
 
 
+@pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize(("function", "graphs", "breaks"), [(whole, 1, 0), (broken, 2, 1)])
-def test_compilation_is_accounted_for(function: object, graphs: int, breaks: int) -> None:
+def test_compilation_is_accounted_for(function: Callable[[Tensor], Tensor], graphs: int, breaks: int) -> None:
     compilation.reset()
     assert compilation.read() == (0.0, 0, 0)
     x = torch.randn(8, requires_grad=True)
-    compiled = torch.compile(function)  # type: ignore[call-overload]
+    compiled = torch.compile(function)
     started = time.perf_counter()
+    loss = compiled(x)
+    forward = seconds()
+    loss.backward()
+    both, elapsed = seconds(), time.perf_counter() - started
+    assert 0 < forward < both < elapsed
+    assert compilation.read()[1:] == (graphs, breaks)
     compiled(x).backward()
-    elapsed = time.perf_counter() - started
-    first = compilation.read()
-    # Nearly all of the first call is compilation; counted twice, it would be more than all of it.
-    assert elapsed / 2 < first[0] < elapsed and first[1:] == (graphs, breaks)
-    compiled(x).backward()
-    assert compilation.read() == first
+    assert seconds() == both
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_backward_compiled_with_its_forward_is_counted_once() -> None:
+    def rows(x: Tensor) -> Tensor:  # its backward needs a size that is not known before: compiled at once
+        return (x.sin() * x.shape[0]).cos().sum()
+
+    compilation.reset()
+    compiled = torch.compile(rows, dynamic=True)
+    started = time.perf_counter()
+    compiled(torch.randn(8, 4, requires_grad=True))
+    forward = seconds()
+    # Counted twice, the backward's share would make it more than all the time there was.
+    assert 0 < forward < time.perf_counter() - started
+    compiled(torch.randn(6, 4, requires_grad=True)).backward()
+    assert seconds() == forward and compilation.read()[1:] == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["compilation_time_metrics", "counters"])
+def test_a_torch_without_the_account_gives_no_figures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compilation.reset()  # before the name goes: this version of torch itself needs it there
+    monkeypatch.delattr(f"torch._dynamo.utils.{name}")
+    assert compilation.read() == (None, None, None)
+
+
+def test_a_renamed_phase_gives_no_seconds_instead_of_none_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "_FRAME", "a name of another version")
+    compilation.reset()
+    torch.compile(whole)(torch.randn(8))
+    assert compilation.read() == (None, 1, 0)

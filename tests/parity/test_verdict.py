@@ -140,3 +140,26 @@ def test_reduced_precision_is_judged_by_twins_of_the_same_precision(tmp_path: Pa
         kind=UndividedLoss,
     )
     assert reference.judge(wrong).verdict == "different"
+
+
+def test_steps_that_fp16_overflow_skips_in_both_runs_are_no_difference(tmp_path: Path, dataset: Path) -> None:
+    half = configuration(precision="fp16")
+    small = SGD.model_copy(update={"lr": SGD.lr * 1e-4})
+    # Eleven steps: after ten the scale has come down, and stays so near the limit that any run may overflow again.
+    options = {"loss_factor": 1e4}
+    reference = Reference(tmp_path, dataset, settings=half, optimizer=small, options=options, steps=11, window=11)
+    assert reference.run.trace
+    overflowed = ~reference.run.trace.arrays["gradient_norm"].isfinite()
+    assert overflowed[0] and not overflowed[-1]
+    two = configuration(precision="fp16", accumulation_steps=2)
+    assert reference.judge(train(reference.candidate("right", two))).verdict == "equivalent"
+    wrong = reference.judge(train(reference.candidate("wrong", two), kind=UndividedLoss))
+    assert wrong.verdict == "different"
+
+
+def test_a_reference_that_diverged_cannot_prove_anything(tmp_path: Path, dataset: Path) -> None:
+    hot = Optimizer(name="sgd", lr=1e38)
+    reference = Reference(tmp_path, dataset, optimizer=hot)
+    result = reference.judge(train(reference.candidate("itself", configuration())))
+    assert result.verdict == "failed"
+    assert "reference diverged: its weights are not finite after step" in (result.reason or "")

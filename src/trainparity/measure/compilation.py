@@ -1,20 +1,51 @@
 """What torch.compile did, by Dynamo's own account. The private names it needs stay in this file."""
 
+from collections.abc import MutableMapping
+from typing import Any
+
 import torch
+
+_FRAME = "_compile.compile_inner"
+"""Dynamo's phase around one frame: tracing, the forward's kernels and a backward that is compiled with them."""
+_LATE_BACKWARD = "backward._backward_impl"
+"""Its phase around a backward graph that is compiled when first needed.
+
+Not `bw_compiler`, which lies inside either of the two: a frame with dynamic shapes compiles its backward at once.
+"""
 
 
 def reset() -> None:
     """Forget compiled code and counts, so that the next call compiles cold."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch._dynamo.utils.compilation_time_metrics.clear()
+    torch.compiler.reset()
+    account = _account()
+    if account:
+        for counts in account:
+            counts.clear()
 
 
-def read() -> tuple[float, int, int]:
-    """Return seconds of compilation (forward and backward), graphs and graph breaks since `reset`."""
-    metrics = torch._dynamo.utils.compilation_time_metrics
-    # The outermost phases: frames as Dynamo sees them, and backward graphs compiled when first needed.
-    seconds = sum(sum(metrics.get(name, ())) for name in ("_compile.compile_inner", "compile_fx.<locals>.bw_compiler"))
-    counters = torch._dynamo.utils.counters
+def read() -> tuple[float | None, int | None, int | None]:
+    """Return seconds of compilation (forward and backward), graphs and graph breaks since `reset`.
+
+    None stands for what this version of torch does not account for under the names known here: a figure that
+    is missing, where 0 would be a wrong one.
+    """
+    account = _account()
+    if account is None:
+        return None, None, None
+    phases, counters = account
     graphs = int(counters["stats"]["unique_graphs"])
-    return float(seconds), graphs, int(sum(counters["graph_break"].values()))
+    breaks = int(sum(counters["graph_break"].values()))
+    if graphs and _FRAME not in phases:
+        return None, graphs, breaks
+    return float(sum(sum(phases.get(name, ())) for name in (_FRAME, _LATE_BACKWARD))), graphs, breaks
+
+
+def _account() -> tuple[MutableMapping[str, list[float]], MutableMapping[str, Any]] | None:
+    """Return Dynamo's seconds by phase and its counters; None if this version of torch keeps none."""
+    try:
+        # It is imported when first used: an attribute of torch only from then on.
+        import torch._dynamo.utils as utils
+
+        return utils.compilation_time_metrics, utils.counters
+    except (ImportError, AttributeError):
+        return None

@@ -52,10 +52,13 @@ class UtilisationSampler:
             uuid = f"GPU-{torch.cuda.get_device_properties(self._device).uuid}"
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
             before = _energy(handle)
-            while not self._stop.wait(_INTERVAL_S):
-                self._percent.append(float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
-                sensor = pynvml.NVML_TEMPERATURE_GPU
-                self._temperature.append(float(pynvml.nvmlDeviceGetTemperature(handle, sensor)))
+            stopped = False
+            while not stopped:  # a last sample after the end: the timed steps may take less than one interval
+                stopped = self._stop.wait(_INTERVAL_S)
+                percent = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+                temperature = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+                self._percent.append(percent)
+                self._temperature.append(temperature)
             after = _energy(handle)
             self._energy_j = None if before is None or after is None else (after - before) / 1000
         except pynvml.NVMLError:

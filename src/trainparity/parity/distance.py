@@ -23,10 +23,14 @@ def names(trace: Trace, kind: Compared) -> list[str]:
 def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     """Return the relative L2 distance |left - right| / |left|: float64 [T, tensors + 1].
 
-    Zero where both are zero, infinite where only the left is or where either is not a number.
+    Zero where both are zero, or both overflowed (fp16's loss scaler then skips the step in both runs); infinite
+    where only the left is zero, or only one overflowed.
     """
-    difference = _with_all(torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1))
-    return _ratio(difference, _with_all(norms(left, kind)))
+    ours, theirs = norms(left, kind), norms(right, kind)
+    both = ~ours.isfinite() & ~theirs.isfinite()
+    difference = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
+    difference = difference.nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(both, 0.0)
+    return _ratio(_with_all(difference), _with_all(ours.masked_fill(both, 0.0)))
 
 
 def sketches(trace: Trace, kind: Compared) -> Tensor:

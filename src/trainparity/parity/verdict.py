@@ -44,6 +44,9 @@ def judge(name: str, left: Run, right: Run, floor: NoiseFloor | None, margin: fl
         return result.model_copy(update={"verdict": "different", "reason": mismatch})
     if not _trained(left.trace):
         return result.model_copy(update={"verdict": "failed", "reason": "training did not change any weight"})
+    if (step := _diverged(left.trace)) is not None:
+        reason = f"{left.status.run} diverged: its weights are not finite after step {step}"
+        return result.model_copy(update={"verdict": "failed", "reason": reason})
     return _compare(result, left.trace, right.trace, floor, margin)
 
 
@@ -77,8 +80,8 @@ def series(left: Trace, right: Trace, floor: NoiseFloor) -> list[tuple[int, Comp
 
 
 def _multiple(apart: Tensor, floor: Tensor) -> Tensor:
-    # An infinite floor (a twin's zero gradient, say) excuses any finite distance, and no infinite one.
-    return (apart / floor).nan_to_num(nan=INFINITE, posinf=INFINITE)
+    # Where a twin overflowed, or moved what is zero in the reference, the floor is infinite: nothing can be said.
+    return torch.where(floor.isinf(), 0.0, apart / floor).nan_to_num(posinf=INFINITE)
 
 
 def _worst(left: Trace, right: Trace, floor: NoiseFloor, kind: Compared, multiples: Tensor) -> Worst:
@@ -124,6 +127,12 @@ def _first_disagreement(*traces: Trace) -> int | None:
 def _same_bits(left: Trace, right: Trace) -> bool:
     kinds = ("gradient", "weight", "buffer")
     return all(torch.equal(left.arrays[f"{kind}/digest"], right.arrays[f"{kind}/digest"]) for kind in kinds)
+
+
+def _diverged(trace: Trace) -> int | None:
+    """Return the first step after which a weight is infinite or not a number."""
+    bad = (~trace.arrays["weight/norm"].isfinite()).any(1).nonzero()
+    return int(bad[0]) if len(bad) else None
 
 
 def _trained(trace: Trace) -> bool:
