@@ -73,7 +73,7 @@ def test_validate_leaves_other_pipelines_alone(pipeline: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("command", ["doctor", "validate"])
-@pytest.mark.parametrize(("name", "expected"), [("p.yaml", "p.yaml: no such file\n"), ("", "is a directory")])
+@pytest.mark.parametrize(("name", "expected"), [("p.yaml", "p.yaml: no such file\n"), ("", "Invalid value for 'path'")])
 def test_a_params_path_that_is_no_file_ends_without_a_traceback(
     command: str, name: str, expected: str, tmp_path: Path
 ) -> None:

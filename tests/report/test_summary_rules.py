@@ -101,6 +101,13 @@ def test_a_reference_that_gave_no_time_gives_no_speedup(root: Path, changes: dic
     assert "reference-fp32" in withheld(build(root).configurations["ddp"])
 
 
+@pytest.mark.parametrize(("name", "stage"), [("ddp", "train@ddp"), ("reference-fp32", "reference@fp32")])
+def test_steps_that_shared_the_machine_give_no_speedup(root: Path, name: str, stage: str) -> None:
+    kinds = {"strategy": "ddp", "world_size": 2} if name == "ddp" else {}
+    write_run(root, status(name, **kinds), timing(name, 1.0, step_ms=[10.0, 11.0, 12.0, 90.0, 95.0, 99.0]))
+    assert f"dvc repro -s -f {stage}" in withheld(build(root).configurations["ddp"])
+
+
 def test_a_speedup_between_devices_says_so(root: Path) -> None:
     on_gpu = timing("reference-fp32", 4.0, memory=Memory(host_mib=900, device_allocated_mib=300))
     write_run(root, status("reference-fp32", device="cuda"), on_gpu)

@@ -23,6 +23,9 @@ from trainparity.report.speedup import speedup
 
 SAME_TRAINING = ("bitwise", "equivalent")
 
+UNSTEADY = 3.0
+"""Steps whose 90th percentile is beyond so many times the 10th were not alone on the machine: idle, it is below 1.5."""
+
 
 def build(artifacts: Artifacts) -> Summary:
     """Return the summary of a pipeline's artifacts; equal artifacts give an equal summary."""
@@ -110,7 +113,22 @@ def _why_no_speedup(run: Run, reference: Run, pair: PairResult | None) -> str | 
     if reference.status.emulated:
         return f"{held_against} is emulated on this machine ({reference.status.emulated})"
     here, there = run.timing.fingerprint, reference.timing.fingerprint
-    return None if here == there else f"measured in environment {here}, but {held_against} in {there}"
+    if here != there:
+        return f"measured in environment {here}, but {held_against} in {there}"
+    return _unsteady(run.timing) or _unsteady(reference.timing)
+
+
+def _unsteady(timing: Timing) -> str | None:
+    """Return that a run's steps took too different times to mean anything; None if they did not."""
+    p10, p90 = np.percentile(timing.step_ms, [10, 90])
+    if p90 <= UNSTEADY * p10:
+        return None
+    kind, _, precision = timing.run.partition("-")
+    stage = f"{REFERENCE}@{precision}" if kind == REFERENCE else f"train@{timing.run}"
+    return (
+        f"the steps of {timing.run} took {p10:.3g} to {p90:.3g} ms (p10-p90): something else used the machine; "
+        f"measure again with `dvc repro -s -f {stage}`"
+    )
 
 
 def _pair_with_reference(artifacts: Artifacts, name: str) -> PairResult | None:
