@@ -188,6 +188,8 @@ def test_every_mistake_has_a_line() -> None:
     [
         ("a: [1", "p.yaml: not YAML"),
         ("train: {}\ntrain: {}", "key 'train' is given twice"),
+        ("a: 2001-99-99", "p.yaml: not YAML"),
+        ("a: !!python/object/apply:os.getcwd []", "p.yaml: not YAML"),
         ("- 1", "p.yaml: must be a mapping with the keys parallel, accelerator"),
         (None, "p.yaml: no such file"),
     ],

@@ -40,6 +40,12 @@ def test_a_missing_or_damaged_record_is_named(tmp_path: Path, text: str | None, 
         KnownAnswer.read(tmp_path / "r.json")
 
 
+def test_a_record_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordError, match=r"r\.json: not a KnownAnswer record"):
+        KnownAnswer.read(tmp_path / "r.json")
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_text(path, "old")
@@ -47,7 +53,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         write_text(path, "new \ud800")
     assert path.read_text() == "old"
     write_text(path, "new")
-    assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"] == ["file"]
+    assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_record_cannot_be_changed() -> None:

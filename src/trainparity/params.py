@@ -27,7 +27,7 @@ class ParamsError(ValueError):
 class Section(BaseModel):
     """A part of params.yaml: immutable, keys that it does not know are mistakes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 SectionT = TypeVar("SectionT", bound=Section)
@@ -304,7 +304,7 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Yaml)
     except FileNotFoundError:
         raise ParamsError(f"{path}: no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99, or no UTF-8, is a ValueError
         raise ParamsError(f"{path}: not YAML: {error}") from None
 
 

@@ -42,7 +42,7 @@ class Record(BaseModel):
             RecordError: the file is missing or is not such a record.
         """
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
         except ValidationError as error:
@@ -56,8 +56,11 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Status(Record):
@@ -125,7 +128,7 @@ class Timing(Record):
     warmup_s: float
     """All untimed steps together, compilation included."""
     compile_s: float | None = None
-    """Compilation by Dynamo's own account; null if not compiled."""
+    """Compilation by Dynamo's own account; null if not compiled, or if this torch keeps no such account."""
     graphs: int | None = None
     graph_breaks: int | None = None
     memory: Memory
