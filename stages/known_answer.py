@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from trainparity import params
+from trainparity import params, validation
 from trainparity.environment import Environment
 from trainparity.launch.known_answer import read_claim, reproduce
 from trainparity.stage import exit_code
@@ -13,7 +13,7 @@ STUDY = Path("studies/ddp-vs-accumulation")
 
 def main() -> None:
     claims = STUDY / "claims.yaml"
-    published = read_claim(params.read_yaml(claims)["B1"], "B1", claims)
+    published = read_claim(validation.read_yaml(claims)["B1"], "B1", claims)
     settings = params.load(STUDY / "params.yaml")
     environment = Environment.read(Path("runs/environment.json"))
     answer = reproduce("B1", published, settings, environment, Path("runs/known-answer"))

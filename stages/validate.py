@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from trainparity import params, workloads
+from trainparity import params, validation, workloads
 from trainparity.launch.pipeline import check_pipeline
 from trainparity.records import write_text
 from trainparity.stage import exit_code
@@ -12,7 +12,7 @@ from trainparity.stage import exit_code
 def main() -> None:
     settings = params.load(Path("params.yaml"))
     workloads.load(settings.workload.name, settings.workload.options)
-    check_pipeline(settings, params.read_yaml(Path("dvc.yaml")), Path("dvc.yaml"))
+    check_pipeline(settings, validation.read_yaml(Path("dvc.yaml")), Path("dvc.yaml"))
     # Always the same: a valid change must not invalidate what does not depend on it.
     write_text(Path("runs/params-valid.txt"), "params.yaml is valid\n")
 

@@ -2,8 +2,7 @@
 
 from torch import Tensor, nn
 
-from trainparity.params import Section
-from trainparity.workloads import Batch, SampleRandomness, Workload
+from trainparity.workloads import Batch, SampleRandomness, Section, Workload
 
 
 class MlpOptions(Section):

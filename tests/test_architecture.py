@@ -12,11 +12,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
     "records": set(),
-    "params": set(),
+    "validation": set(),
+    "params": {"validation"},
     "environment": {"params", "records"},
-    "stage": {"params", "records"},
+    "stage": {"validation", "params", "records"},
     "data": {"params", "records"},
-    "workloads": {"params"},
+    "workloads": {"validation", "params"},
     "strategies": {"params"},
     "measure": {"params", "records"},
     "parity": {"params", "records"},
@@ -25,9 +26,9 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.trace", "parity.sketch",
     },
-    "launch": {"params", "records", "environment", "stage", "data", "training"},
+    "launch": {"validation", "params", "records", "environment", "stage", "data", "training"},
     "report": {"params", "records", "environment"},
-    "cli": {"params", "records", "environment", "workloads", "launch", "report"},
+    "cli": {"validation", "params", "records", "environment", "workloads", "launch", "report"},
 }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainparity import workloads
-from trainparity.params import ParamsError, Section, load, parse, read_yaml, validate
+from trainparity.params import load, parse
+from trainparity.validation import ParamsError, Section, read_yaml, validate
 
 ROOT = Path(__file__).parents[1]
 CONTENT = read_yaml(ROOT / "params.yaml")

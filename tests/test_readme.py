@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from trainparity import params, workloads
+from trainparity import params, validation, workloads
 from trainparity.workloads import SampleRandomness
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ def test_its_workload_can_be_copied_and_trains(tmp_path: Path, monkeypatch: pyte
 
 
 def test_its_example_of_a_new_configuration_is_valid() -> None:
-    content = params.read_yaml(ROOT / "params.yaml")
+    content = validation.read_yaml(ROOT / "params.yaml")
     for section, entry in re.findall(r"^\d\. `(\w+): (.*)`", README, re.MULTILINE):
         content[section] |= yaml.safe_load(entry if entry.startswith("{") else "{" + entry + "}")
     added = params.parse(content, Path("params.yaml"))

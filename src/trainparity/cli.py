@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainparity import params as parameters
+from trainparity import validation
 from trainparity.environment import Environment, Placement, Unavailable, detect, place
 from trainparity.records import RecordError
 
@@ -27,7 +28,7 @@ def main() -> None:
     """Run the command line; a user's mistake ends in one message and exit code 2 (params) or 1 (results)."""
     try:
         app()
-    except parameters.ParamsError as error:
+    except validation.ParamsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
     except RecordError as error:
@@ -117,7 +118,7 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
     workloads.load(params.workload.name, params.workload.options, path)
     pipeline = path.parent / "dvc.yaml"
     if pipeline.exists():
-        content = parameters.read_yaml(pipeline)
+        content = validation.read_yaml(pipeline)
         stages = content.get("stages") if isinstance(content, dict) else None
         # Another project's pipeline may lie there; only one like ours has both stages to check.
         if stages and {"compare", "report"} <= stages.keys():

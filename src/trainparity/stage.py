@@ -4,8 +4,8 @@ import signal
 import sys
 from collections.abc import Callable
 
-from trainparity.params import ParamsError
 from trainparity.records import RecordError
+from trainparity.validation import ParamsError
 
 
 class StoppedBySignal(Exception):

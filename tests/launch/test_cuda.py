@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity import data, params
+from trainparity import data, params, validation
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.parity.compare import compare_pairs
@@ -17,7 +17,7 @@ ON_A_GPU = ["cuda-single", "ddp", "gradaccum", "fsdp-offload", "compiled"]
 def test_the_default_configurations_are_the_same_training_on_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = params.read_yaml(ROOT / "params.yaml") | {"accelerator": "cuda"}
+    content = validation.read_yaml(ROOT / "params.yaml") | {"accelerator": "cuda"}
     settings = params.parse(content, Path("params.yaml"))
     monkeypatch.chdir(tmp_path)
     runs, prepared, environment = Path("runs"), Path("data"), detect()

@@ -9,8 +9,9 @@ from safetensors.numpy import load_file
 from trainparity import data
 from trainparity.environment import Environment
 from trainparity.launch.runs import run_configuration, run_reference
-from trainparity.params import Params, Section, validate
+from trainparity.params import Params
 from trainparity.records import KnownAnswer
+from trainparity.validation import Section, validate
 
 
 class PublishedWeights(Section):

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from trainparity.params import REFERENCE, Params, ParamsError
+from trainparity.params import REFERENCE, Params
+from trainparity.validation import ParamsError
 
 
 def needed(params: Params, part: str) -> list[str]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainparity.params import ParamsError, not_one_of, validate
+from trainparity.validation import ParamsError, Section, not_one_of, validate
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.ddpm import Ddpm
 from trainparity.workloads.randomness import SampleRandomness
 from trainparity.workloads.toy_linear import ToyLinear
 
-__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Workload", "load"]
+__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Section", "Workload", "load"]
 
 WORKLOADS: dict[str, type[Workload]] = {"toy-linear": ToyLinear, "ddpm": Ddpm}
 

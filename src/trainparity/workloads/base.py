@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from trainparity.params import Section
+from trainparity.validation import Section
 from trainparity.workloads.randomness import SampleRandomness
 
 Batch = dict[str, Tensor]

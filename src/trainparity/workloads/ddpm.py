@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainparity.params import Section
+from trainparity.validation import Section
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.randomness import SampleRandomness
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from trainparity.params import Section
+from trainparity.validation import Section
 from trainparity.workloads.base import Batch, Workload
 
 

@@ -1,0 +1,138 @@
+"""YAML files against typed sections: every mistake is named by file, key, value and what is allowed."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+
+class ParamsError(ValueError):
+    """A params file that can't be used; the message has one line per mistake."""
+
+
+class Section(BaseModel):
+    """A part of a settings file: immutable, keys that it does not know are mistakes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+class _Yaml(yaml.SafeLoader):
+    """Safe YAML as DVC reads it: `5e-5` is a number (YAML 1.2), and a key given twice is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if key.value != "<<"]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Yaml.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the parsed content of a YAML file; a `ParamsError` names the file and the place of a mistake."""
+    try:
+        # _Yaml is a SafeLoader: it makes plain values only.
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Yaml)
+    except FileNotFoundError:
+        raise ParamsError(f"{path}: no such file") from None
+    except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99, or no UTF-8, is a ValueError
+        raise ParamsError(f"{path}: not YAML: {error}") from None
+
+
+def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[str] = ()) -> SectionT:
+    """Validate `content` as `model`.
+
+    Raises:
+        ParamsError: one line per mistake; key paths start with `prefix`.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ParamsError("\n".join(_line(model, mistake, path, prefix) for mistake in error.errors())) from None
+
+
+def not_one_of(value: object, allowed: Sequence[str]) -> str:
+    """Say that a value is not allowed, which ones are, and which one was probably meant."""
+    hint = f"; did you mean {close[0]}?" if (close := _by_likeness(str(value), allowed)) else ""
+    return f"{value!r} is not one of {', '.join(allowed)}{hint}"
+
+
+def _by_likeness(value: str, allowed: Sequence[str]) -> list[str]:
+    """Return the allowed values that `value` may be a slip of the keyboard for, the likeliest first."""
+
+    def likeness(name: str) -> float:
+        # A wrong letter is likelier than a letter too many: `dpp` is `ddp` rather than `dp`.
+        return difflib.SequenceMatcher(None, value, name).ratio() + 0.2 * (len(name) == len(value))
+
+    return sorted((name for name in allowed if likeness(name) > 0.7), key=likeness, reverse=True)
+
+
+def mistake(text: str, *keys: str) -> PydanticCustomError:
+    """Make an error of a check across keys; `keys` leads from the checked section to the value at fault."""
+    return PydanticCustomError("mistake", "{text}", {"text": text, "keys": keys})
+
+
+def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Sequence[str]) -> str:
+    """Write one mistake as `file: key.path: what is wrong and what is allowed`."""
+    context = mistake.get("ctx", {})
+    keys = [str(key) for key in mistake["loc"] if key != "[key]"]
+    if "dataset" in keys[:1] and len(keys) > 1:
+        del keys[1]  # pydantic puts the dataset's name there, which is no key of the file
+    keys = [*prefix, *keys, *context.get("keys", ())]
+    value = mistake["input"]
+    match mistake["type"]:
+        case "extra_forbidden":
+            text = "unknown key: " + not_one_of(keys[-1], _fields_beside(model, mistake["loc"]))
+        case "missing":
+            text = "missing; it has no default"
+        case "literal_error":
+            text = not_one_of(value, re.findall(r"'([^']*)'", context["expected"]))
+        case "union_tag_invalid":
+            keys.append("name")
+            text = not_one_of(context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
+        case "union_tag_not_found":
+            keys.append("name")
+            text = "missing; it has no default"
+        case "mistake":
+            text = context["text"]
+        case _:
+            text = f"{value!r}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}"
+    return f"{path}: {'.'.join(keys)}: {text}"
+
+
+def _fields_beside(model: Any, location: Sequence[int | str]) -> list[str]:
+    """List the keys that the section holding `location` knows."""
+    for key in location[:-1]:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            model = model.model_fields[str(key)].annotation
+        elif (choices := [m for m in get_args(model) if key in _tags(m)]) or (choices := _unions(model, key)):
+            model = choices[0]
+        else:  # dict[name, section]: the key is a name
+            model = get_args(model)[1]
+    if get_origin(model) is Annotated:
+        model = get_args(model)[0]
+    return list(model.model_fields)
+
+
+def _tags(model: Any) -> tuple[Any, ...]:
+    """Return the names that a member of a union goes by."""
+    if isinstance(model, type) and issubclass(model, BaseModel) and "name" in model.model_fields:
+        return get_args(model.model_fields["name"].annotation)
+    return ()
+
+
+def _unions(model: Any, key: int | str) -> list[Any]:
+    """Return the members of an annotated union that go by `key`."""
+    return [m for union in get_args(model) for m in get_args(union) if key in _tags(m)]
