@@ -83,6 +83,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
             shutil.copy2(ROOT / name, folder / name)
     project = Project(folder)
     project.edit("workload", value={"name": "tests.mlp:Mlp"})
+    project.edit("accelerator", value="cpu")
     project.edit("train", "max_steps", value=6)
     project.edit("parity", value={"twins": 1, "window": 3, "sketch_size": 64, "margin": 16})
     project.edit("timing", value={"warmup_steps": 1, "steps": 3})
@@ -164,7 +165,6 @@ def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
 
 def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> None:
     (project.folder / "stages/probe.py").write_text(PRETENDED_PROBE)
-    project.edit("accelerator", value="cpu")
     project.run("dvc", "repro")
     summary, states = (project.folder / "reports/summary.json").read_bytes(), project.states()
     (project.folder / "pretend").touch()
