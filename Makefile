@@ -31,7 +31,7 @@ bench: setup ## measure the configurations side by side; figures go to benchmark
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra dev --python-version 3.11 pyproject.toml --output-file requirements.lock
+	  --extra dev --extra integrations --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
 	rm -rf .venv .venv-tools .trainparity data runs reports metrics.json

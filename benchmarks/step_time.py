@@ -19,7 +19,7 @@ from rich.table import Table
 from trainparity import data, params
 from trainparity.environment import Placement, detect, place
 from trainparity.launch.runs import run_configuration, run_reference
-from trainparity.params import REFERENCE, Params
+from trainparity.params import Params, reference_name
 from trainparity.records import Timing, write_text
 
 RESULTS = Path(__file__).parent / "results"
@@ -48,7 +48,7 @@ def main(
         "dataset": settings.dataset.model_dump(mode="json"),
         "global_batch_size": settings.train.global_batch_size,
         "timed_steps": settings.timing.steps,
-        "configurations": {name: _figures(timings, name, settings) for name in [f"{REFERENCE}-fp32", *real]},
+        "configurations": {name: _figures(timings, name, settings) for name in [reference_name("fp32"), *real]},
     }
     device = next((a.name for a in environment.accelerators), environment.processor)
     name = "-".join(device.lower().replace("(r)", "").split())
@@ -68,14 +68,14 @@ def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
 
 
 def _references(settings: Params) -> list[str]:
-    return [f"{REFERENCE}-{precision}" for precision in settings.references]
+    return [reference_name(precision) for precision in settings.references]
 
 
 def _figures(timings: list[dict[str, Timing]], name: str, settings: Params) -> dict[str, object]:
     """Return the median step of each round, and the speed-up over the reference of the same round."""
     rounds = [each for each in timings if name in each]
     configuration = settings.configs.get(name)
-    reference = f"{REFERENCE}-{configuration.precision}" if configuration else name
+    reference = reference_name(configuration.precision) if configuration else name
     medians = [statistics.median(each[name].step_ms) for each in rounds]
     ratios = [statistics.median(e[reference].step_ms) / m for e, m in zip(rounds, medians, strict=True)]
     return {

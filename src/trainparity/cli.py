@@ -137,5 +137,27 @@ def show(
     console.show(Summary.read(reports / "summary.json"), console.make_console())
 
 
+@app.command()
+def compare(
+    left: Annotated[Path, typer.Argument(help="The reference's folder.", file_okay=False)],
+    right: Annotated[Path, typer.Argument(help="The other run's folder.", file_okay=False)],
+    floor: Annotated[
+        list[Path] | None,
+        typer.Option(help="A twin's folder; once for each. Those in LEFT/twins are used anyway.", file_okay=False),
+    ] = None,
+    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+) -> None:
+    """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
+    from trainparity.parity.folders import compare_folders  # imports torch
+    from trainparity.report import answer
+
+    comparison = compare_folders(left, right, floor or (), margin=margin)
+    if json_path:
+        comparison.write(json_path)
+    answer.show(comparison, Console(highlight=False, soft_wrap=True))
+    raise typer.Exit(comparison.exit_code)
+
+
 if __name__ == "__main__":
     main()

@@ -7,11 +7,17 @@ from pydantic import Field, model_validator
 
 from trainparity.validation import ParamsError, Section, mistake, not_one_of, read_yaml, validate
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16"]
 DeviceKind = Literal["cpu", "mps", "cuda"]
 
 REFERENCE = "reference"
 """The name by which `pairs` calls the reference of a configuration's precision."""
+
+
+def reference_name(precision: str) -> str:
+    """Return the name of the run that configurations of a precision are held against."""
+    return f"{REFERENCE}-{precision}"
+
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 """A configuration's or pair's name: lower-case words joined by hyphens, as it names folders and DVC stages."""

@@ -11,13 +11,17 @@
 `<run>` is a configuration's name or `reference-<precision>`.
 """
 
+import csv
+import io
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+Settings = dict[str, str | int | float | bool | None]
 Verdict = Literal["bitwise", "equivalent", "different", "skipped", "failed"]
 
 
@@ -50,6 +54,15 @@ class Record(BaseModel):
             where = ".".join(str(key) for key in first["loc"])
             what = f"{where}: {first['msg']}" if where else first["msg"]
             raise RecordError(f"{path}: not a {cls.__name__} record: {what}") from None
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -142,7 +155,7 @@ class Timing(Record):
 class Worst(Record):
     """The largest distance over floor of one kind of tensor in one pair."""
 
-    kind: Literal["gradient", "update", "weight", "buffer"]
+    kind: Literal["activation", "gradient", "update", "weight", "buffer", "start"]
     distance_over_floor: float
     distance: float
     """Relative L2 distance."""
@@ -160,17 +173,59 @@ class PairResult(Record):
     right: str
     verdict: Verdict
     reason: str | None = None
-    """Why it was skipped, failed or can't be equal."""
+    """Why it was skipped, failed or can't be equal; of `different` where it is."""
     cause: str | None = None
-    """The diagnosis of `different`; null until diagnosed."""
+    """Of `different`: an identifier of docs/verdict.md, `unknown` where no test proves one."""
+    explanation: str | None = None
+    """The cause in one sentence."""
+    advice: str | None = None
+    """What to change, in one sentence."""
+    evidence: dict[str, Any] = {}
+    """The numbers that prove the cause; of an unknown cause, what was measured."""
+    confirmation: str | None = None
+    """What a further run with that one factor fixed, or in float64, has shown."""
+    weights: Literal["bitwise", "equivalent", "different"] | None = None
+    """The verdict on gradients, updates and weights alone, without buffers."""
     distance_over_floor: float | None = None
     """Largest over every kind, tensor and step; null unless judged. Infinity is written as 1e300."""
+    calibrated: bool = True
+    """Whether the floor was measured on twins; else it is an analytic bound."""
     first_step: int | None = None
     """First optimizer step (from 0) beyond the margin; null if none."""
     first_tensor: str | None = None
+    """Where it is beyond first: an activation in forward order, a gradient in backward order, or the update."""
     worst: list[Worst] = []
     ranks_agree: bool = True
     """Whether all ranks of both runs held the same parameters after every step."""
+
+
+class Comparison(Record):
+    """The answer of `trainparity compare`, and its JSON."""
+
+    left: str
+    right: str
+    verdict: Literal["bitwise", "equivalent", "different", "cannot judge"]
+    reason: str | None = None
+    """Where it differs, or why it cannot be judged."""
+    cause: str | None = None
+    explanation: str | None = None
+    advice: str | None = None
+    step: int | None = None
+    """First optimizer step (from 0) beyond the margin."""
+    tensor: str | None = None
+    distance_over_floor: float | None = None
+    margin: float
+    calibrated: bool = True
+    """Whether twins measured the floor; if not, it is an analytic bound, and so much less to be trusted."""
+    weights: str | None = None
+    """The verdict on gradients, updates and weights alone, without buffers."""
+    steps_compared: int = 0
+    evidence: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 for the same training, 1 for another, 2 if that cannot be said."""
+        return {"bitwise": 0, "equivalent": 0, "different": 1}.get(self.verdict, 2)
 
 
 class ParityReport(Record):

@@ -124,7 +124,7 @@ def test_windows_keep_long_correct_runs_equivalent_where_rounding_alone_would_pa
 def test_runs_that_cannot_be_compared_tensor_by_tensor_say_why(tmp_path: Path, dataset: Path) -> None:
     reference = Reference(tmp_path, dataset)
     shorter = reference.judge(train(reference.candidate("shorter", configuration(), steps=10)))
-    assert (shorter.verdict, shorter.reason) == ("different", "steps: 20 and 10")
+    assert (shorter.verdict, shorter.reason) == ("different", "steps: 20 traced to step 19 and 10 traced to step 9")
     half = reference.judge(train(reference.candidate("half", configuration(precision="bf16"))))
     assert half.verdict == "skipped" and "fp32 against bf16" in (half.reason or "")
 

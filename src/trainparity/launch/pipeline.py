@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from trainparity.params import REFERENCE, Params
+from trainparity.params import Params, reference_name
 from trainparity.validation import ParamsError
 
 
 def needed(params: Params, part: str) -> list[str]:
     """Return the folders of all runs that hold a part (`state` or `report`)."""
-    runs = [*(f"{REFERENCE}-{precision}" for precision in params.references), *params.configs]
+    runs = [*(reference_name(precision) for precision in params.references), *params.configs]
     return [f"runs/{run}/{part}" for run in runs]
 
 

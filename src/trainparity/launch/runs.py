@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
-from trainparity.params import REFERENCE, Configuration, Params, Precision
+from trainparity.params import Configuration, Params, Precision, reference_name
 from trainparity.records import Status, write_text
 from trainparity.training.spec import Failure, Result, RunSpec, reference_configuration
 
@@ -17,14 +17,14 @@ WORK = Path(".trainparity/work")
 
 def run_reference(params: Params, environment: Environment, precision: Precision, *, runs: Path, data: Path) -> Status:
     """Train the reference of a precision and its twins into `runs/reference-<precision>`."""
-    name = f"{REFERENCE}-{precision}"
+    name = reference_name(precision)
     return _run(params, environment, name, reference_configuration(precision), runs=runs, data=data)
 
 
 def run_configuration(params: Params, environment: Environment, name: str, *, runs: Path, data: Path) -> Status:
     """Train a configuration into `runs/<name>`, in windows that start from its precision's reference."""
     configuration = params.configs[name]
-    reference = f"{REFERENCE}-{configuration.precision}"
+    reference = reference_name(configuration.precision)
     status = Status.read(runs / reference / "state" / "status.json")
     if status.status != "trained":
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"

@@ -1,15 +1,13 @@
 """Judge all pairs of a pipeline from what its runs left on disk."""
 
-import csv
-import io
 from functools import cache
 from pathlib import Path
 
-from trainparity.params import REFERENCE, Params
+from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
-from trainparity.records import PairResult, ParityReport, Status, write_text
+from trainparity.records import PairResult, ParityReport, Status, write_csv
 
 
 def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
@@ -31,7 +29,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
     results: list[PairResult] = []
     rows: list[tuple[object, ...]] = []
     for name, pair in params.pairs.items():
-        reference = f"{REFERENCE}-{params.configs[pair.right].precision}"
+        reference = reference_name(params.configs[pair.right].precision)
         left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
         result = judge(name, left, right, floor(reference), params.parity.margin)
         results.append(result)
@@ -41,7 +39,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
     report = ParityReport(margin=params.parity.margin, pairs=results)
     report.write(reports / "parity.json")
-    write_text(reports / "distance.csv", _csv(("pair", "step", "kind", "distance", "floor"), rows))
+    write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
     return report
 
 
@@ -54,11 +52,3 @@ def load_run(state: Path) -> Run:
 def load_twins(state: Path) -> list[Trace]:
     """Read the traces of a reference's twins."""
     return [Trace.load(folder) for folder in sorted((state / "twins").iterdir())]
-
-
-def _csv(header: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()

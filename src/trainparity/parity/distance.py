@@ -7,9 +7,15 @@ from torch import Tensor
 
 from trainparity.parity.trace import Trace
 
-Compared = Literal["gradient", "update", "weight", "buffer"]
+Compared = Literal["activation", "gradient", "update", "weight", "buffer", "start"]
 KINDS: tuple[Compared, ...] = ("gradient", "update", "weight", "buffer")
-"""In the order in which a step makes them: the first that is off is nearest to the cause."""
+"""What the verdict is about, in the order in which a step makes them: the first that is off is nearest to the cause.
+
+Activations and the weights that a step starts from are compared only to explain a difference.
+"""
+
+INFINITE = 1e300
+"""Written for an infinite multiple of the floor: JSON has no infinity."""
 
 ALL = "(all)"
 """The name of all tensors of a kind together, in the last column."""
@@ -17,7 +23,8 @@ ALL = "(all)"
 
 def names(trace: Trace, kind: Compared) -> list[str]:
     """Return the columns' names of a kind: its tensors, then `ALL`."""
-    return [*(trace.layout.buffers if kind == "buffer" else trace.layout.parameters), ALL]
+    named = {"buffer": trace.layout.buffers, "activation": trace.layout.activations}
+    return [*named.get(kind, trace.layout.parameters), ALL]
 
 
 def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
@@ -35,17 +42,14 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
 
 def sketches(trace: Trace, kind: Compared) -> Tensor:
     """Return a kind's sketches: float64 [T, tensors, sketch size]; an update's is its weights' difference."""
-    if kind != "update":
-        return trace.arrays[f"{kind}/sketch"]
-    after, layout = trace.arrays["weight/sketch"], trace.layout
-    before = torch.cat([torch.zeros_like(after[:1]), after[:-1]])
-    before[layout.starts] = trace.arrays["start/sketch"]
-    return after - before
+    if kind == "update":
+        return trace.arrays["weight/sketch"] - trace.arrays["start/sketch"]
+    return trace.arrays[f"{kind}/sketch"]
 
 
 def norms(trace: Trace, kind: Compared) -> Tensor:
-    """Return a kind's L2 norms: float64 [T, tensors]; an update's are estimated from its sketch."""
-    if kind != "update":
+    """Return a kind's L2 norms: float64 [T, tensors]; where they were not recorded, estimated from the sketch."""
+    if f"{kind}/norm" in trace.arrays:
         return trace.arrays[f"{kind}/norm"]
     lengths: Tensor = torch.linalg.vector_norm(sketches(trace, kind), dim=-1)
     return lengths
@@ -58,10 +62,17 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     """
     unit = torch.tensor(trace.layout.unit_roundoff, dtype=torch.float64)
     if kind != "update":
-        return unit.expand(trace.layout.steps, len(names(trace, kind)))
+        return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
     update = _with_all(norms(trace, "update"))
     amplified = unit * _ratio(_with_all(norms(trace, "weight")), update).clamp(min=1)
     return torch.where(update > 0, amplified, unit)
+
+
+def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tensor:
+    """Return distance / floor: float64 [T, tensors + 1]; zero where nothing can be said."""
+    # Where a twin overflowed, or moved what is zero in the reference, the floor is infinite.
+    apart = distances(left, right, kind)
+    return torch.where(floor.isinf(), 0.0, apart / floor).nan_to_num(posinf=INFINITE)
 
 
 def _with_all(values: Tensor) -> Tensor:

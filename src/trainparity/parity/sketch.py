@@ -63,6 +63,28 @@ def digest(tensor: Tensor) -> int:
     return int(total)
 
 
+def row_digests(tensor: Tensor) -> Tensor:
+    """Hash the bits of each row of a tensor [B, ...]: int64 [B]. Trailing zeros don't count: they may be padding."""
+    rows = tensor.detach().contiguous().reshape(len(tensor), -1)
+    if rows.dtype == torch.bool:
+        rows = rows.to(torch.uint8)
+    bits = rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[rows.element_size()])
+    if tensor.dtype == torch.int64:  # only the values: the same tokens as int32 are the same sample
+        bits = rows
+    length = bits.shape[1]
+    total = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    for start in range(0, length, _CHUNK):
+        part = bits[:, start : start + _CHUNK].to(torch.int64)
+        total = total * _MIX[0] + (part * _weights(part.shape[1], part.device)).sum(1)
+    return mix(total)
+
+
+def mix(values: Tensor) -> Tensor:
+    """Spread integers over 64 bits, so that sums tell one multiset of them from another."""
+    values = (values ^ (values >> 30)) * _MIX[1]
+    return (values ^ (values >> 27)) * _MIX[0]
+
+
 @cache
 def _weights(count: int, device: torch.device) -> Tensor:
     numbers = torch.arange(1, count + 1, device=device) * _MIX[0]

@@ -1,81 +1,94 @@
 """The trace: what a run records at each step so that two runs can be compared without their tensors."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from trainparity.parity.sketch import Sketcher, digest, full, norm
-from trainparity.records import Record, RecordError
-
-Kind = Literal["gradient", "weight", "buffer"]
-Named = Iterable[tuple[str, Tensor | None]]
+from trainparity.records import Record, RecordError, Settings
 
 
 class Layout(Record):
-    """What a trace is about; two traces can be compared tensor by tensor if this is equal but for `world_size`."""
+    """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
-    steps: int
-    """T, the number of optimizer steps."""
+    steps: list[int]
+    """The T optimizer steps that are traced, from 0."""
     window: int
-    """Steps between restarts from the reference's state."""
+    """Steps between restarts from the reference's state; 0 if there are none."""
     precision: str
     unit_roundoff: float
     """Half the relative spacing of numbers in the precision computed in."""
     sketch_size: int
     world_size: int
     """R, the number of ranks."""
+    twin: int = 0
+    """The twin's number; 0 for no twin."""
+    activations: list[str] = Field(default_factory=list)
+    """Modules whose outputs were seen, in the order of the forward pass."""
+    modules: dict[str, str] = Field(default_factory=dict)
+    """Class by name of every module."""
+    tied: dict[str, str] = Field(default_factory=dict)
+    """Other names of parameters that are shared."""
+    frozen: list[str] = Field(default_factory=list)
+    """Parameters that take no gradient."""
+    unoptimised: list[str] = Field(default_factory=list)
+    """Parameters that the optimizer does not hold."""
+    optimizer: str = ""
+    """Class of the optimizer."""
+    settings: Settings = Field(default_factory=dict)
+    """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
 
-    @property
-    def starts(self) -> list[int]:
-        """First steps of the windows."""
-        return list(range(0, self.steps, self.window))
+    def windows(self) -> list[slice]:
+        """Return the traced steps of each window."""
+        starts = [
+            i for i, step in enumerate(self.steps) if i == 0 or self._window(step) != self._window(self.steps[i - 1])
+        ]
+        return [slice(a, b) for a, b in zip(starts, [*starts[1:], len(self.steps)], strict=True)]
+
+    def _window(self, step: int) -> int:
+        return step // self.window if self.window else 0
 
 
 class Trace:
-    """Recorded numbers by name, see `arrays`.
+    """Recorded numbers by name: `arrays`, see `trainparity.parity.probe.Probe` for how each comes about.
 
-    For each kind (P tensors; `gradient` after reduction and unscaling, before clipping; `weight` and
-    `buffer` after the update): `<kind>/sketch` float64 [T, P, sketch_size], `<kind>/norm` float64 [T, P],
-    `<kind>/digest` int64 [T, P]. `start/sketch` float64 [windows, P, sketch_size]: the weights that each
-    window starts from. `loss`, `lr`, `gradient_norm` float64 [T]; `samples` int64 [T]: an order-independent
-    hash of the samples that all ranks visited; `rank_digest` int64 [T, R]: each rank's parameters.
+    T steps, P parameters, B buffers, A activations, R ranks, S the sketch's size.
+
+    - `gradient`, `weight`, `buffer`: `<kind>/sketch` float64 [T, P, S], `<kind>/norm` [T, P], `<kind>/digest` int64.
+      Gradients after reduction and unscaling, before clipping; weights and buffers after the update.
+    - `start/sketch` [T, P, S]: weights before the update. `activation/sketch` [T, A, S]. `applied/norm` [T, P]:
+      gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
+    - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
+    - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
+    - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
+      [T, R, n]: samples of each forward pass; `rank/random_state`, `rank/drew` [T, R]: generators before the first
+      pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
+      before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each
+      pass's own gradient; `gradient/total` [T, 256]: of the gradient as recorded.
+    - `evaluating` [T, modules]; `clip/calls`, `clip/max_norm`, `clip/backwards` [T], `rank/clip_norm` [T, R];
+      `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it
+      when they were clipped, and when they were applied.
     """
 
     def __init__(self, layout: Layout, arrays: dict[str, Tensor]) -> None:
         self.layout = layout
         self.arrays = arrays
 
-    @classmethod
-    def empty(cls, layout: Layout) -> "Trace":
-        """Make a trace of zeros, to be recorded into."""
-        steps, size = layout.steps, layout.sketch_size
-        arrays = {
-            "start/sketch": torch.zeros(len(layout.starts), len(layout.parameters), size, dtype=torch.float64),
-            "samples": torch.zeros(steps, dtype=torch.int64),
-            "rank_digest": torch.zeros(steps, layout.world_size, dtype=torch.int64),
-        }
-        for name in ("loss", "lr", "gradient_norm"):
-            arrays[name] = torch.zeros(steps, dtype=torch.float64)
-        for kind in ("gradient", "weight", "buffer"):
-            count = len(layout.buffers if kind == "buffer" else layout.parameters)
-            arrays[f"{kind}/sketch"] = torch.zeros(steps, count, size, dtype=torch.float64)
-            arrays[f"{kind}/norm"] = torch.zeros(steps, count, dtype=torch.float64)
-            arrays[f"{kind}/digest"] = torch.zeros(steps, count, dtype=torch.int64)
-        return cls(layout, arrays)
-
     def save(self, folder: Path) -> None:
-        """Write trace.json and trace.safetensors."""
+        """Write trace.safetensors and then trace.json, which marks the trace as complete."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(self.arrays, folder / "trace.safetensors")
+        unfinished = folder / ".trace.safetensors.tmp"
+        save_file(self.arrays, unfinished)
+        unfinished.replace(folder / "trace.safetensors")
         self.layout.write(folder / "trace.json")
 
     @classmethod
@@ -95,46 +108,35 @@ class Trace:
             raise RecordError(f"{path}: damaged: {error}") from None
 
 
-class Recorder:
-    """Fills a trace while a run goes on. Every rank makes one and calls it; only rank 0 sketches."""
+class StepArrays:
+    """The arrays of the steps so far, while a run goes on."""
 
-    def __init__(self, trace: Trace, *, main: bool) -> None:
-        """Record into `trace`; `main` is true on rank 0."""
-        self.trace = trace
-        self._main = main
-        self._sketch = Sketcher(trace.layout.sketch_size)
+    def __init__(self) -> None:
+        self._steps: dict[str, list[Tensor]] = {}
 
-    def start(self, window: int, parameters: Named) -> None:
-        """Record the weights that a window starts from."""
-        for index, (_, tensor) in enumerate(parameters):
-            if tensor is not None:
-                whole = full(tensor)
-                if self._main:
-                    self.trace.arrays["start/sketch"][window, index] = self._sketch(whole)
-
-    def record(self, kind: Kind, step: int, tensors: Named) -> int:
-        """Record tensors of a kind after a step; a missing one (no gradient) counts as zero.
-
-        Returns:
-            A hash over all of them, on every rank.
-        """
-        arrays, combined = self.trace.arrays, 0
-        for index, (_, tensor) in enumerate(tensors):
-            if tensor is None:
-                continue
-            whole = full(tensor)
-            hashed = digest(whole)
-            combined = hash((combined, hashed))
-            if self._main:
-                arrays[f"{kind}/digest"][step, index] = hashed
-                arrays[f"{kind}/norm"][step, index] = norm(whole)
-                arrays[f"{kind}/sketch"][step, index] = self._sketch(whole)
-        return combined
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Record `loss`, `lr`, `gradient_norm` or `samples` of a step."""
+    def append(self, values: Mapping[str, Tensor]) -> None:
+        """Add a step."""
         for name, value in values.items():
-            self.trace.arrays[name][step] = value
+            self._steps.setdefault(name, []).append(value)
+
+    def stacked(self) -> dict[str, Tensor]:
+        """Return all steps, ragged ones padded with zeros to the largest shape."""
+        return {name: _stack(values) for name, values in self._steps.items()}
+
+    def restore(self, arrays: Mapping[str, Tensor]) -> None:
+        """Go on from what `stacked` returned."""
+        self._steps = {name: list(array.unbind()) for name, array in arrays.items()}
+
+
+def _stack(values: list[Tensor]) -> Tensor:
+    shapes = {tuple(value.shape) for value in values}
+    if len(shapes) == 1:
+        return torch.stack(values)
+    largest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    padded = values[0].new_zeros(len(values), *largest)
+    for row, value in zip(padded, values, strict=True):
+        row[tuple(slice(size) for size in value.shape)] = value
+    return padded
 
 
 def comparable(left: Layout, right: Layout) -> str | None:
@@ -145,8 +147,14 @@ def comparable(left: Layout, right: Layout) -> str | None:
             return f"{name} of one run only: {', '.join(odd[:5])}"
         if odd := sorted(key for key in ours if ours[key] != theirs[key]):
             return f"{name} of other shapes: {', '.join(f'{k} {ours[k]} and {theirs[k]}' for k in odd[:5])}"
-    for name in ("steps", "window", "precision", "sketch_size"):
+    for name in ("steps", "window", "sketch_size"):
         ours, theirs = getattr(left, name), getattr(right, name)
         if ours != theirs:
-            return f"{name}: {json.dumps(ours)} and {json.dumps(theirs)}"
+            return f"{name}: {_brief(ours)} and {_brief(theirs)}"
     return None
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} traced to step {value[-1]}" if value else "none"
+    return json.dumps(value)

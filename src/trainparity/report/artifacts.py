@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
-from trainparity.params import REFERENCE, Params
+from trainparity.params import Params, reference_name
 from trainparity.records import KnownAnswer, ParityReport, RecordError, Status, Timing
 
 RowT = TypeVar("RowT")
@@ -61,7 +61,7 @@ def read(root: Path, params: Params) -> Artifacts:
         params=params,
         environment=Environment.read(runs / "environment.json"),
         configurations={name: read_run(runs / name) for name in params.configs},
-        references={name: read_run(runs / f"{REFERENCE}-{name}") for name in params.references},
+        references={name: read_run(runs / reference_name(name)) for name in params.references},
         parity=ParityReport.read(root / "reports" / "parity.json"),
         distances=_read_distances(root / "reports" / "distance.csv"),
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,

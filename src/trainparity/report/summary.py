@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from trainparity.environment import Environment
-from trainparity.params import REFERENCE
+from trainparity.params import REFERENCE, reference_name
 from trainparity.records import PairResult, Status, Timing
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import (
@@ -133,7 +133,7 @@ def _unsteady(timing: Timing) -> str | None:
 
 def _pair_with_reference(artifacts: Artifacts, name: str) -> PairResult | None:
     """Return the pair that holds a configuration against its reference."""
-    own = f"{REFERENCE}-{artifacts.configurations[name].status.precision}"
+    own = reference_name(artifacts.configurations[name].status.precision)
     return next((p for p in artifacts.parity.pairs if p.right == name and p.left in (REFERENCE, own)), None)
 
 

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from trainparity.data import Prepared, micro_batches
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
-from trainparity.parity.sketch import full
 from trainparity.strategies import STRATEGIES, Execution, Strategy
 from trainparity.training.precision import autocast, grad_scaler
 from trainparity.training.sampler import Sampler
@@ -23,13 +21,6 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
-
-
-class Observer(Protocol):
-    """Sees a step's gradients after reduction and unscaling, before clipping."""
-
-    def __call__(self, step: int, model: nn.Module) -> None:
-        """Look at the gradients of the plain (unwrapped) model."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ class Trainer:
         randomness = SampleRandomness(self.train.seed, self.sampler.epoch(step), batch["samples"])
         return batch | self.workload.draw(batch, randomness)
 
-    def step(self, step: int, micro_batches: list[MicroBatch], observer: Observer | None = None) -> Tensor:
+    def step(self, step: int, micro_batches: list[MicroBatch]) -> Tensor:
         """Make one optimizer step.
 
         Returns:
@@ -127,8 +118,6 @@ class Trainer:
             with nullcontext() if last else self.strategy.accumulating(self.model):
                 total += self._backward(micro_batch, count)
         self.scaler.unscale_(self.optimizer)
-        if observer:
-            observer(step, self.plain)
         if self.train.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.plain.parameters(), self.train.clip_norm)
         self.scaler.step(self.optimizer)
@@ -165,16 +154,3 @@ def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimiz
     if settings.name == "sgd":
         options["momentum"] = settings.momentum
     return _OPTIMIZERS[settings.name](model.parameters(), **options)  # type: ignore[arg-type]
-
-
-def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
-    """Move every weight by half an ulp up or down at random, in place: what makes a twin of the reference.
-
-    In a precision below fp32 the ulp is that precision's, as its products round that coarsely.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            whole = full(parameter)
-            signs = torch.randint(0, 2, whole.shape, generator=generator, dtype=torch.float64) * 2 - 1
-            parameter.copy_((whole.cpu().double() * (1 + unit_roundoff * signs)).to(parameter.dtype))

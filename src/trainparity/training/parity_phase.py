@@ -1,19 +1,20 @@
 """The traced phase: deterministic, in windows, resumable; its result is the run's `state`."""
 
-import csv
-import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor
 
-from trainparity.parity.trace import Layout, Recorder, Trace
-from trainparity.records import write_text
-from trainparity.training import checkpoints
-from trainparity.training.loop import MicroBatch, Trainer, perturb
+from trainparity import checkpoints
+from trainparity.parity.forward import STAND_IN
+from trainparity.parity.perturb import perturb
+from trainparity.parity.probe import Probe
+from trainparity.parity.trace import Layout, StepArrays, Trace
+from trainparity.records import write_csv
+from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import UNIT_ROUNDOFF, deterministic
 from trainparity.training.spec import RunSpec
 
@@ -32,12 +33,12 @@ class ParityPhase:
         self._spec, self._trainer, self._twin = spec, trainer, twin
         self._stop_requested = stop_requested
         self._main = trainer.execution.rank == 0
-        self._name = f"twins/{twin}" if twin else ""
-        self._output = spec.work / "state" / self._name
+        self._output = spec.work / "state" / (f"twins/{twin}" if twin else "")
         self._checkpoint = spec.work / "checkpoints" / (f"twin-{twin}" if twin else "run")
         self._is_reference = spec.reference is None and not twin
-        self._trace = Trace.empty(self._layout())
-        self._recorder = Recorder(self._trace, main=self._main)
+        self._window = min(spec.parity.window, trainer.num_steps)
+        self._probe = Probe(trainer.plain, trainer.optimizer, sketch_size=spec.parity.sketch_size)
+        self._arrays = StepArrays()
 
     @property
     def _starts(self) -> Path:
@@ -45,16 +46,17 @@ class ParityPhase:
         return (self._spec.reference or self._spec.work / "state") / "windows"
 
     def _layout(self) -> Layout:
-        trainer, parity = self._trainer, self._spec.parity
+        trainer = self._trainer
+        configuration = trainer.configuration.model_dump(mode="json", exclude={"loader"})
         return Layout(
-            parameters={name: list(p.shape) for name, p in trainer.plain.named_parameters()},
-            buffers={name: list(b.shape) for name, b in trainer.plain.named_buffers()},
-            steps=trainer.num_steps,
-            window=min(parity.window, trainer.num_steps),
+            steps=list(range(trainer.num_steps)),
+            window=self._window,
             precision=trainer.precision,
             unit_roundoff=UNIT_ROUNDOFF[trainer.precision],
-            sketch_size=parity.sketch_size,
-            world_size=trainer.execution.world_size,
+            sketch_size=self._spec.parity.sketch_size,
+            twin=self._twin,
+            settings=configuration | {"samples": "identity"},
+            **self._probe.facts(),
         )
 
     def run(self, progress: Progress) -> None:
@@ -63,52 +65,44 @@ class ParityPhase:
         Raises:
             Interrupted: a stop was requested; the next call goes on from there.
         """
-        if (self._output / "trace.json").exists():  # written last: this phase is complete
-            return
+        try:
+            if not (self._output / "trace.json").exists():  # written last: else this phase is complete
+                self._run(progress)
+        finally:
+            self._probe.close()
+
+    def _run(self, progress: Progress) -> None:
         with deterministic():
             start = self._resume()
             batches = self._trainer.batches(start, self._trainer.num_steps, self._spec.configuration.loader)
             for step, micro_batches in enumerate(batches, start):
-                if step in self._trace.layout.starts:
+                if step % self._window == 0:
                     self._start_window(step)
                 progress(self._step(step, micro_batches))
                 self._keep(step + 1)
         self._write()
 
     def _step(self, step: int, micro_batches: list[MicroBatch]) -> float:
-        trainer, recorder = self._trainer, self._recorder
-        loss = trainer.step(step, micro_batches, self._record_gradients)
-        parameters = recorder.record("weight", step, trainer.plain.named_parameters())
-        recorder.record("buffer", step, trainer.plain.named_buffers())
-        samples = sum(_hash(i) for m in micro_batches if m.counted for i in m.batch["samples"].tolist())
-        total = trainer.strategy.sum(torch.tensor([float(loss)], dtype=torch.float64))
-        self._trace.arrays["rank_digest"][step] = trainer.strategy.gather(torch.tensor(parameters))
-        self._trace.arrays["samples"][step] = trainer.strategy.sum(torch.tensor(samples))
-        values = {"loss": float(total), "lr": trainer.optimizer.param_groups[0]["lr"]}
-        recorder.scalars(step, values)
+        trainer = self._trainer
+        self._probe.begin([_samples(micro_batch) for micro_batch in micro_batches])
+        loss = trainer.step(step, micro_batches)
+        values = self._probe.end()
+        total = trainer.strategy.sum(torch.tensor(float(loss), dtype=torch.float64))
+        self._arrays.append(values | {"loss": total})
         return float(total)
-
-    def _record_gradients(self, step: int, model: nn.Module) -> None:
-        gradients = ((name, parameter.grad) for name, parameter in model.named_parameters())
-        self._recorder.record("gradient", step, gradients)
-        each = self._trace.arrays["gradient/norm"][step]
-        self._recorder.scalars(step, {"gradient_norm": float(torch.linalg.vector_norm(each))})
 
     def _start_window(self, step: int) -> None:
         """Start from the reference's state, so that rounding can't grow over more than one window."""
-        trainer, layout = self._trainer, self._trace.layout
+        trainer = self._trainer
         folder = self._starts / f"step-{step:06d}"
         if step > 0 and not self._is_reference:
-            checkpoints.load(folder, trainer.plain, trainer.optimizer)
+            checkpoints.load(folder, trainer.plain, trainer.optimizer, keep_settings=True)
         if self._twin:
-            perturb(
-                trainer.plain,
-                layout.unit_roundoff,
-                seed=hash((self._spec.train.seed, self._twin, step)) % 2**63,
-            )
+            seed = hash((self._spec.train.seed, self._twin, step)) % 2**63
+            perturb(trainer.plain, UNIT_ROUNDOFF[trainer.precision], seed)
         if step > 0 and self._is_reference:
             checkpoints.save(folder, trainer.plain, trainer.optimizer, {}, {}, main=self._main)
-        self._recorder.start(layout.starts.index(step), trainer.plain.named_parameters())
+        self._probe.moved()
 
     def _keep(self, step: int) -> None:
         """Write a checkpoint every so often, and when asked to stop, at the same step on every rank."""
@@ -118,7 +112,7 @@ class ParityPhase:
             return
         scalars = {"step": step, "scaler": trainer.scaler.state_dict()}
         model, optimizer = trainer.plain, trainer.optimizer
-        checkpoints.save(self._checkpoint, model, optimizer, self._trace.arrays, scalars, main=self._main)
+        checkpoints.save(self._checkpoint, model, optimizer, self._arrays.stacked(), scalars, main=self._main)
         if stop:
             raise Interrupted(f"stopped after step {step} of {trainer.num_steps}")
 
@@ -128,8 +122,7 @@ class ParityPhase:
             return 0
         trainer = self._trainer
         arrays, scalars = checkpoints.load(self._checkpoint, trainer.plain, trainer.optimizer)
-        for name, array in arrays.items():
-            self._trace.arrays[name].copy_(array)
+        self._arrays.restore(arrays)
         trainer.scaler.load_state_dict(scalars["scaler"])
         return int(scalars["step"])
 
@@ -141,8 +134,9 @@ class ParityPhase:
         self._output.mkdir(parents=True, exist_ok=True)
         if not self._twin:
             save_file(weights, self._output / "weights.safetensors")
-            write_text(self._output / "loss.csv", _loss_csv(self._trace))
-        self._trace.save(self._output)
+            losses = enumerate(self._arrays.stacked()["loss"].tolist())
+            write_csv(self._output / "loss.csv", ("step", "loss"), losses)
+        Trace(self._layout(), self._arrays.stacked()).save(self._output)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def final_loss(self) -> float:
@@ -150,14 +144,7 @@ class ParityPhase:
         return float(Trace.load(self._output).arrays["loss"][-10:].mean())
 
 
-def _hash(sample: int) -> int:
-    """Spread a sample's index over 40 bits, so that sums tell one multiset of samples from another."""
-    return hash((sample,)) % 2**40
-
-
-def _loss_csv(trace: Trace) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["step", "loss"])
-    writer.writerows(enumerate(trace.arrays["loss"].tolist()))
-    return text.getvalue()
+def _samples(micro_batch: MicroBatch) -> Tensor:
+    """Return the identities of a micro-batch's samples; a stand-in on a rank without samples has none."""
+    samples = micro_batch.batch["samples"]
+    return samples if micro_batch.counted else torch.full_like(samples, STAND_IN)

@@ -8,6 +8,7 @@ import torch
 from trainparity.params import Precision
 
 UNIT_ROUNDOFF: dict[Precision, float] = {
+    "fp64": 2.0**-53,
     "fp32": 2.0**-24,
     "tf32": 2.0**-11,
     "fp16": 2.0**-11,

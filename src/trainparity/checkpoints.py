@@ -59,8 +59,13 @@ def save(
     unfinished.rename(folder)
 
 
-def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars."""
+def load(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, *, keep_settings: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars.
+
+    With `keep_settings` the optimizer keeps its own learning rate and other options, and takes its state only.
+    """
     values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
     for name, tensor in load_file(folder / "state.safetensors").items():
@@ -72,7 +77,10 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tu
         for name, tensor in parts["optimizer"].items():
             parameter, _, key = name.rpartition(".")
             state.setdefault(parameter, {})[key] = tensor
-        optimizer_state = {"state": state, "param_groups": values["param_groups"]}
+        groups = values["param_groups"]
+        if keep_settings and optimizer.state:
+            groups = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)["param_groups"]
+        optimizer_state = {"state": state, "param_groups": groups}
         set_optimizer_state_dict(model, optimizer, optimizer_state, options=_OPTIONS)
     return parts["extra"], values["scalars"]
 

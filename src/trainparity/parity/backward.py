@@ -1,0 +1,104 @@
+"""What one step's backward passes show: each micro-batch's own gradient, and what was held before it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from trainparity.parity.sketch import Sketcher
+
+SIZE = 256
+"""Numbers that a micro-batch's whole gradient is projected to."""
+
+MAX_MICRO_BATCHES = 64
+"""Micro-batches of a step and rank that are kept one by one."""
+
+
+class BackwardHooks:
+    """Hooks on every parameter of a plain model; between `begin` and `read` they look at the gradients that arrive.
+
+    They see this rank's own gradients, before DDP averages them. FSDP2's arrive reduced, in shards: of those
+    only the passes are counted.
+    """
+
+    def __init__(self, model: nn.Module, ended: Callable[[], None]) -> None:
+        """`ended` is called at the end of each backward pass, when DDP and FSDP have reduced the gradients."""
+        self._ended = ended
+        self._sketch = Sketcher(SIZE)
+        self._handles: list[Any] = []
+        self.active = False
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._sharded = any(isinstance(parameter, DTensor) for parameter in parameters)
+        signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
+        self._signed = list(zip(parameters, signs, strict=True))
+        for parameter, sign in self._signed:
+            if isinstance(parameter, DTensor):
+                self._handles.append(parameter.register_post_accumulate_grad_hook(self._arrived_sharded))  # type: ignore[no-untyped-call]
+            else:
+
+                def arrived(gradient: Tensor, parameter: Tensor = parameter, sign: int = sign) -> None:
+                    self._arrived(parameter, gradient, sign)
+
+                self._handles.append(parameter.register_hook(arrived))  # type: ignore[no-untyped-call]
+        self.begin()
+
+    def close(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+    def begin(self) -> None:
+        """Look at a new step."""
+        self.count = 0
+        self._in_backward = False
+        self._squares: list[float] = []
+        self._sketches: list[Tensor] = []
+
+    def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> None:
+        if not self.active:
+            return
+        self._enter()
+        if len(self._sketches) > MAX_MICRO_BATCHES:
+            return
+        if parameter.grad is not None:
+            self._squares[-1] += float(torch.linalg.vector_norm(parameter.grad.detach().float())) ** 2
+        self._sketches[-1] += sign * self._sketch(gradient)
+
+    def _arrived_sharded(self, parameter: Tensor) -> None:
+        if self.active:
+            self._enter()
+
+    def _enter(self) -> None:
+        if self._in_backward:
+            return
+        self._in_backward = True
+        self._squares.append(0.0)
+        self._sketches.append(torch.zeros(SIZE, dtype=torch.float64))
+        # A callback that a callback queues runs after those of DDP and FSDP, which reduce the gradients.
+        engine = torch.autograd.Variable._execution_engine
+        engine.queue_callback(lambda: engine.queue_callback(self._leave))
+
+    def _leave(self) -> None:
+        self._in_backward = False
+        self.count += 1
+        self._ended()
+
+    def total(self) -> Tensor:
+        """Return the sketch of the gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
+        total = torch.zeros(SIZE, dtype=torch.float64)
+        if not self._sharded:
+            for parameter, sign in self._signed:
+                if parameter.grad is not None:
+                    total += sign * self._sketch(parameter.grad)
+        return total
+
+    def held(self) -> Tensor:
+        """Return the L2 norms of the gradients that were there before each backward pass: float64 [M]."""
+        return torch.tensor(self._squares[:MAX_MICRO_BATCHES], dtype=torch.float64).sqrt()
+
+    def sketches(self) -> Tensor:
+        """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""
+        kept = self._sketches[:MAX_MICRO_BATCHES]
+        return torch.stack(kept) if kept else torch.zeros(0, SIZE, dtype=torch.float64)

@@ -1,0 +1,66 @@
+"""Why two runs differ: the first test that proves its cause, or `unknown` with what was measured."""
+
+from typing import Any
+
+import torch
+
+from trainparity.parity.causes import CAUSES, Evidence, Finding
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import KINDS, sketches
+from trainparity.records import PairResult
+
+
+def explain(result: PairResult, difference: Difference) -> PairResult:
+    """Complete a `different` result with its first step and tensor, its cause and the evidence."""
+    found = diagnose(difference)
+    largest = max(result.worst, key=lambda w: w.distance_over_floor, default=None)
+    where = f"beyond {difference.margin:g} x the noise floor from step {difference.step} on"
+    if difference.first_tensor:
+        where += f", first in {difference.first_tensor}"
+    if largest is not None:
+        of = f"{largest.kind} {largest.tensor} at step {largest.step}"
+        where += f"; at most {largest.distance_over_floor:.2g} x, in {of}"
+    return result.model_copy(
+        update={
+            "first_step": difference.step,
+            "first_tensor": difference.first_tensor or None,
+            "reason": where if difference.first_tensor else found.why,
+            "cause": found.cause,
+            "explanation": found.why,
+            "advice": found.advice,
+            "evidence": _plain({**found.evidence, **measured(difference)}),
+        }
+    )
+
+
+def diagnose(difference: Difference) -> Finding:
+    """Return the finding of the first test in `CAUSES` that holds; never a guess."""
+    for test in CAUSES:
+        if found := test(difference):
+            return found
+    return Finding(
+        "unknown",
+        "no test proves a cause",
+        "compare the evidence below; trace every step (interval=1) and give `samples=` to see more",
+    )
+
+
+def measured(difference: Difference) -> Evidence:
+    """Return the numbers that describe any difference, whatever its cause."""
+    left, right = (sketches(t, "gradient")[difference.row].flatten() for t in (difference.left, difference.right))
+    lengths = torch.linalg.vector_norm(left), torch.linalg.vector_norm(right)
+    evidence: Evidence = {f"{kind}_distance": difference.distance(kind) for kind in KINDS}
+    evidence["gradient_cosine"] = float(left @ right / (lengths[0] * lengths[1]))
+    evidence["gradient_norm_ratio"] = float(lengths[1] / lengths[0])
+    return evidence
+
+
+def _plain(value: Any) -> Any:
+    """Write what JSON has no number for as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not torch.isfinite(torch.tensor(value)):
+        return str(value)
+    return value

@@ -1,0 +1,144 @@
+"""Two traces at the first step that is beyond the noise floor: what the search for the cause looks at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, sketches
+from trainparity.parity.floor import Floor
+from trainparity.parity.trace import Trace
+
+Stage = Literal["gradient", "update", "buffer"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The reference (`left`), the other run (`right`) and the row of the first traced step where they differ."""
+
+    left: Trace
+    right: Trace
+    floor: Floor
+    margin: float
+    row: int
+
+    @property
+    def step(self) -> int:
+        """The optimizer step of `row`."""
+        return self.left.layout.steps[self.row]
+
+    def pair(self, name: str) -> tuple[Tensor, Tensor] | None:
+        """Return an array of both runs at the step; None if one of them has not recorded it."""
+        if name not in self.left.arrays or name not in self.right.arrays:
+            return None
+        return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
+
+    def numbers(self, name: str) -> tuple[float, float]:
+        """Return a scalar array of both runs at the step; zero where it was not recorded."""
+        left, right = self.pair(name) or (torch.zeros(()), torch.zeros(()))
+        return float(left), float(right)
+
+    @cached_property
+    def beyond(self) -> Mapping[Compared, list[str]]:
+        """The tensors beyond the margin at the step, by kind, each in the model's order."""
+        return {kind: self._beyond(kind) for kind in ("start", "activation", *KINDS)}
+
+    def _beyond(self, kind: Compared) -> list[str]:
+        if kind == "activation" and self.left.layout.activations != self.right.layout.activations:
+            return []
+        row = multiples(self.left, self.right, kind, self.floor[kind])[self.row]
+        return [
+            name for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True) if multiple > self.margin
+        ]
+
+    @property
+    def stage(self) -> Stage | None:
+        """What is off first within the step: the gradient, else the update (or weights), else only buffers."""
+        if self.beyond["gradient"]:
+            return "gradient"
+        if self.beyond["update"] or self.beyond["weight"]:
+            return "update"
+        return "buffer" if self.beyond["buffer"] else None
+
+    @property
+    def first_tensor(self) -> str:
+        """The first tensor that is off: forward order for activations, backward order for gradients."""
+        for kind in ("activation", "gradient", "update", "weight", "buffer"):
+            tensors = [name for name in self.beyond[kind] if name != ALL] or self.beyond[kind]
+            if tensors and not (kind == "activation" and self.stage != "gradient"):
+                return f"{kind} {tensors[-1] if kind == 'gradient' else tensors[0]}"
+        return ""
+
+    @cached_property
+    def first_activation(self) -> str | None:
+        """The first module in forward order whose output is off; None if none is, or none was recorded."""
+        return next((name for name in self.beyond["activation"] if name != ALL), None)
+
+    def activation_kind(self) -> str:
+        """Return the class of the module whose output is the first to be off; empty if there is none."""
+        return self.left.layout.modules.get(self.first_activation or "", "")
+
+    def norms(self, kind: Compared) -> tuple[Tensor, Tensor]:
+        """Return the norms of a kind's tensors in both runs at the step: float64 [n]."""
+        return tuple(_norms(trace, kind, self.row) for trace in (self.left, self.right))  # type: ignore[return-value]
+
+    def distance(self, kind: Compared) -> float:
+        """Return the relative distance of all tensors of a kind together at the step."""
+        return float(distances(self.left, self.right, kind)[self.row, -1])
+
+    def noise(self, kind: Compared) -> float:
+        """Return the floor of all tensors of a kind together at the step."""
+        return float(self.floor[kind][self.row, -1])
+
+    @cached_property
+    def scale(self) -> tuple[float, float]:
+        """The number that the reference's gradient is to be multiplied by to come nearest, and what is left over."""
+        return fit(
+            sketches(self.left, "gradient")[self.row].flatten(), sketches(self.right, "gradient")[self.row].flatten()
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """What may be left over when one gradient is explained by another: rounding, no more."""
+        units = max(trace.layout.unit_roundoff for trace in (self.left, self.right))
+        return max(4 * self.margin * self.noise("gradient"), 64 * units)
+
+    @property
+    def same_precision(self) -> bool:
+        """Whether both runs compute in one precision."""
+        return self.left.layout.precision == self.right.layout.precision
+
+    def micro(self) -> tuple[Tensor, Tensor]:
+        """Return the sketches of all ranks' micro-batch gradients of both runs: float64 [n, 256]."""
+        found = self.pair("rank/micro")
+        if found is None:
+            return torch.zeros(0, 0), torch.zeros(0, 0)
+        left, right = (sketch.flatten(0, 1) for sketch in found)
+        return left[left.abs().sum(1) > 0], right[right.abs().sum(1) > 0]
+
+
+def _norms(trace: Trace, kind: Compared, row: int) -> Tensor:
+    recorded = trace.arrays.get(f"{kind}/norm")
+    return recorded[row] if recorded is not None else torch.linalg.vector_norm(sketches(trace, kind)[row], dim=-1)
+
+
+def fit(base: Tensor, target: Tensor) -> tuple[float, float]:
+    """Return the factor that brings `base` nearest to `target`, and the relative distance that is left."""
+    square, length = float(base @ base), float(torch.linalg.vector_norm(target))
+    if square == 0 or length == 0 or not (base.isfinite().all() and target.isfinite().all()):
+        return 0.0, 1.0
+    factor = float(base @ target) / square
+    return factor, float(torch.linalg.vector_norm(target - factor * base)) / length
+
+
+def combine(parts: Tensor, target: Tensor) -> tuple[Tensor, float]:
+    """Return the weights by which rows of `parts` [n, S] add up nearest to `target` [S], and what is left over."""
+    length = float(torch.linalg.vector_norm(target))
+    if not len(parts) or len(parts) > parts.shape[1] // 4 or length == 0 or not parts.isfinite().all():
+        return torch.zeros(len(parts)), 1.0
+    lengths = torch.linalg.vector_norm(parts, dim=1, keepdim=True)
+    weights = torch.linalg.lstsq((parts / lengths).T, target[:, None]).solution.squeeze(1) / lengths.squeeze(1)
+    return weights, float(torch.linalg.vector_norm(target - weights @ parts)) / length

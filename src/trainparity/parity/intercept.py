@@ -1,0 +1,108 @@
+"""Sees the calls that change gradients between backward and the update: clipping and the loss scaler's."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad
+
+
+class Listener(Protocol):
+    """What is told of the calls, before they take effect."""
+
+    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
+        """Gradients are about to be scaled down to a norm."""
+
+    def scaling(self, scaler: torch.amp.GradScaler) -> None:
+        """The loss is multiplied by the loss scale."""
+
+    def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gradients are about to be divided by the loss scale."""
+
+    def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """The scaler has made a step, or has skipped it for an overflow."""
+
+
+_listeners: list[Listener] = []
+_originals: list[tuple[Any, str, Any]] = []
+
+
+def listen(listener: Listener) -> None:
+    """Tell `listener` of the calls from now on.
+
+    The functions are replaced while anyone listens, in the modules that define them, because PyTorch has no
+    hooks there. `clip_grad_norm_` is caught however it was imported: it looks its second half up by name.
+    """
+    if not _listeners:
+        _replace(clip_grad, "_clip_grads_with_norm_", _clip_norm)
+        for module in (clip_grad, torch.nn.utils):
+            _replace(module, "clip_grad_value_", _clip_value)
+        _replace(torch.amp.GradScaler, "scale", _scale)
+        _replace(torch.amp.GradScaler, "unscale_", _unscale)
+        _replace(torch.amp.GradScaler, "step", _step)
+    _listeners.append(listener)
+
+
+def forget(listener: Listener) -> None:
+    """Tell `listener` no more; the last one restores PyTorch's own functions."""
+    _listeners.remove(listener)
+    if not _listeners:
+        while _originals:
+            owner, name, original = _originals.pop()
+            setattr(owner, name, original)
+
+
+def _replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    original = getattr(owner, name)
+    _originals.append((owner, name, original))
+    setattr(owner, name, wrap(original))
+
+
+def _clip_norm(original: Callable[..., Any]) -> Callable[..., Any]:
+    def clip(parameters: Any, max_norm: float, total_norm: Tensor, *rest: Any, **keywords: Any) -> Any:
+        for listener in _listeners:
+            listener.clipping(float(max_norm), total_norm)
+        return original(parameters, max_norm, total_norm, *rest, **keywords)
+
+    return clip
+
+
+def _clip_value(original: Callable[..., Any]) -> Callable[..., Any]:
+    def clip(parameters: Tensor | Iterable[Tensor], clip_value: float, *rest: Any, **keywords: Any) -> Any:
+        for listener in _listeners:
+            listener.clipping(float(clip_value), torch.tensor(torch.nan))
+        return original(parameters, clip_value, *rest, **keywords)
+
+    return clip
+
+
+def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
+    def scale(self: torch.amp.GradScaler, outputs: Any) -> Any:
+        result = original(self, outputs)
+        if self.is_enabled():
+            for listener in _listeners:
+                listener.scaling(self)
+        return result
+
+    return scale
+
+
+def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
+    def unscale(self: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> Any:
+        if self.is_enabled():
+            for listener in _listeners:
+                listener.unscaling(optimizer)
+        return original(self, optimizer)
+
+    return unscale
+
+
+def _step(original: Callable[..., Any]) -> Callable[..., Any]:
+    def step(self: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, *rest: Any, **keywords: Any) -> Any:
+        result = original(self, optimizer, *rest, **keywords)
+        for listener in _listeners:
+            listener.scaler_stepped(optimizer)
+        return result
+
+    return step

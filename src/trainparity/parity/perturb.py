@@ -1,0 +1,23 @@
+"""What makes a twin: weights that differ by rounding."""
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from trainparity.parity import ranks
+
+
+def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
+    """Move every weight by half an ulp up or down at random, in place.
+
+    In a precision below fp32 the ulp is that precision's, as its products round that coarsely. Ranks that hold
+    the same weights move them alike; shards are moved where they lie.
+    """
+    with torch.no_grad():
+        for index, parameter in enumerate(model.parameters()):
+            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            place = ranks.rank() if isinstance(parameter, DTensor) else 0
+            generator = torch.Generator().manual_seed(hash((seed, index, place)) % 2**63)
+            signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
+            whole = local.cpu() if local.device.type == "mps" else local  # which has no float64
+            local.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))

@@ -1,0 +1,245 @@
+"""The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.parity import intercept, ranks
+from trainparity.parity.backward import BackwardHooks
+from trainparity.parity.forward import ForwardHooks, Samples
+from trainparity.parity.sketch import Sketcher, digest, full, mix, norm
+from trainparity.parity.unwrap import unwrap_model, unwrap_optimizer
+
+MAX_SAMPLES = 4096
+"""Samples of a step that are kept one by one; of more, only their common hash."""
+
+_NO_CLIP = -1.0
+
+
+class Probe:
+    """Between `begin` and `end` it watches one optimizer step; `end` returns the step's arrays of a `Trace`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        sketch_size: int,
+        samples: Samples | None = None,
+    ) -> None:
+        """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
+        self.model, self.optimizer = unwrap_model(model), unwrap_optimizer(optimizer)
+        self._sketch = Sketcher(sketch_size)
+        self.forward = ForwardHooks(self.model, sketch_size, samples)
+        self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
+        self._before = self.optimizer.register_step_pre_hook(self._updating)
+        self._active, self._updated = False, False
+        self.on_skipped: Callable[[], None] | None = None
+        """Called when a loss scaler has skipped an update for an overflow."""
+        self._last: tuple[list[tuple[int, int]], Tensor] | None = None
+        intercept.listen(self)
+
+    def close(self) -> None:
+        """Remove all hooks."""
+        self.forward.close()
+        self._backward.close()
+        self._before.remove()
+        intercept.forget(self)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what does not change from step to step, as fields of a `Layout`."""
+        parameters = dict(self.model.named_parameters())
+        first = {id(parameter): name for name, parameter in parameters.items()}
+        every = self.model.named_parameters(remove_duplicate=False)
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        return {
+            "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
+            "buffers": {name: list(buffer.shape) for name, buffer in self.model.named_buffers()},
+            "world_size": ranks.world_size(),
+            "activations": self.forward.names,
+            "modules": {name: type(module).__name__ for name, module in self.forward.modules},
+            "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
+            "frozen": [name for name, p in parameters.items() if not p.requires_grad],
+            "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
+            "optimizer": type(self.optimizer).__name__,
+        }
+
+    def begin(self, expected: Sequence[Tensor] = ()) -> None:
+        """Watch the next step; `expected` gives the samples of each micro-batch, where the loop knows them."""
+        self._active = self.forward.active = self._backward.active = True
+        self.forward.begin(expected)
+        self._backward.begin()
+        self._arrays: dict[str, Tensor] = {}
+        self._gradient_seen = False
+        self._scale = 0.0
+        self._clips: list[tuple[float, float, int]] = []
+        self._clipped_scaled = False
+        self._unscaled = False
+
+    def end(self) -> dict[str, Tensor]:
+        """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
+        parameters = list(self.model.named_parameters())
+        gradients = [(name, parameter.grad) for name, parameter in parameters]
+        self._see_gradients()
+        arrays = self._arrays
+        if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
+            self._updating()
+        arrays["applied/norm"] = self._norms([gradient for _, gradient in gradients])
+        whole = self._record("weight", [tensor for _, tensor in parameters])
+        arrays["rank/weight"] = ranks.gather(torch.tensor(whole))
+        self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
+        arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
+        self._read_forward()
+        self._read_backward()
+        self._read_clipping()
+        self._last = (self._versions(), arrays["weight/sketch"])
+        self._active = self.forward.active = self._backward.active = False
+        return arrays
+
+    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
+        """Look at the gradients before they are clipped."""
+        if not self._active:
+            return
+        self._clipped_scaled |= self._scale_pending()
+        self._clips.append((max_norm, float(full(total_norm)), self._backward.count))
+        self._gradient_seen = False  # of several calls the last one sees the most micro-batches
+        self._see_gradients()
+
+    def scaling(self, scaler: torch.amp.GradScaler) -> None:
+        """Note the loss scale."""
+        if self._active:
+            self._scale = float(scaler.get_scale())
+
+    def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that the loss scale is taken away."""
+        if self._active and unwrap_optimizer(optimizer) is self.optimizer:
+            self._unscaled = True
+
+    def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell the loop's recorder of a step that the scaler has skipped for an overflow."""
+        if self.on_skipped and not self._updated and unwrap_optimizer(optimizer) is self.optimizer:
+            self.on_skipped()
+        self._updated = False
+
+    def _scale_pending(self) -> bool:
+        """Tell whether gradients carry the loss scale now."""
+        return self._scale > 0 and not self._unscaled
+
+    def _updating(self, *_: Any) -> None:
+        """Look at what the update starts from: weights, the optimizer's state and its settings."""
+        self._updated = True
+        if not self._active:
+            return
+        parameters = list(self.model.parameters())
+        if self._last is not None and self._last[0] == self._versions():
+            self._arrays["start/sketch"] = self._last[1]  # nobody has touched the weights since the last step
+        else:
+            self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
+        states = [self.optimizer.state.get(parameter, {}) for parameter in parameters]
+        self._arrays["state/norm"] = torch.tensor(
+            [self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)]
+        )
+        steps = [float(state["step"]) for state in states if "step" in state]
+        self._arrays["optimizer_step"] = torch.tensor(max(steps, default=0.0), dtype=torch.float64)
+        for key, values in settings_by_parameter(self.optimizer, parameters).items():
+            self._arrays[f"setting/{key}"] = values
+
+    def _main_sketch(self, tensor: Tensor) -> Tensor:
+        """Sketch on rank 0; the other ranks need none."""
+        return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
+
+    def moved(self) -> None:
+        """Forget the weights of the last step: the loop has loaded or moved them."""
+        self._last = None
+
+    def _versions(self) -> list[tuple[int, int]]:
+        return [(id(parameter), parameter._version) for parameter in self.model.parameters()]
+
+    def _state_norm(self, parameter: Tensor, state: dict[str, Any]) -> float:
+        """Return the L2 norm of all of the optimizer's state that has the parameter's shape."""
+        held = [v for v in state.values() if isinstance(v, Tensor) and v.shape == parameter.shape and v.ndim]
+        return float(sum(norm(full(value)) ** 2 for value in held) ** 0.5)
+
+    def _see_gradients(self) -> None:
+        """Record the gradients once a step: before the (last) clipping if there is one, else as they are applied."""
+        if self._gradient_seen:
+            return
+        self._gradient_seen = True
+        hashed = self._record("gradient", [parameter.grad for parameter in self.model.parameters()])
+        self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
+        self._arrays["gradient/total"] = self._backward.total()
+        missing = [parameter.grad is None for parameter in self.model.parameters()]
+        self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
+
+    def _record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
+        """Record tensors of a kind; a missing one counts as zero. Return a hash over all, on every rank."""
+        count, combined = len(tensors), 0
+        sketches = torch.zeros(count, self._sketch.size, dtype=torch.float64)
+        norms, digests = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+        for index, tensor in enumerate(tensors):
+            if tensor is None:
+                continue
+            whole = full(tensor)
+            hashed = digest(whole)
+            digests[index], combined = hashed, hash((combined, hashed))
+            if ranks.rank() == 0:
+                norms[index], sketches[index] = norm(whole), self._sketch(whole)
+        self._arrays |= {f"{kind}/sketch": sketches, f"{kind}/norm": norms, f"{kind}/digest": digests}
+        return combined
+
+    def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        return torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
+
+    def _read_forward(self) -> None:
+        seen, arrays = self.forward, self._arrays
+        arrays["activation/sketch"] = ranks.gather(seen.activations()).sum(0)
+        arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(seen.rows, dtype=torch.int64))
+        arrays["rank/random_state"] = ranks.gather(torch.tensor(seen.random_state or 0))
+        arrays["rank/drew"] = ranks.gather(torch.tensor(seen.drew))
+        mode = seen.evaluating if seen.evaluating is not None else torch.zeros(len(seen.modules), dtype=torch.bool)
+        arrays["evaluating"] = mode
+        local = torch.cat(seen.samples) if seen.samples else torch.zeros(0, dtype=torch.int64)
+        # Zero pads the ranks' lists to one length, so no sample may be zero.
+        everyone = ranks.gather_ragged(torch.where(local >= 0, local + 1, local)).flatten()
+        everyone = everyone[everyone != 0].sort().values
+        arrays["samples"] = mix(everyone).sum()
+        arrays["num_samples"] = torch.tensor(len(everyone))
+        arrays["sample_ids"] = everyone[:MAX_SAMPLES]
+
+    def _read_backward(self) -> None:
+        seen, arrays = self._backward, self._arrays
+        arrays["rank/backwards"] = ranks.gather(torch.tensor(seen.count))
+        arrays["rank/held"] = ranks.gather_ragged(seen.held())
+        arrays["rank/micro"] = ranks.gather_ragged(seen.sketches())
+
+    def _read_clipping(self) -> None:
+        arrays = self._arrays
+        first = self._clips[0] if self._clips else (_NO_CLIP, _NO_CLIP, 0)
+        last = self._clips[-1] if self._clips else first
+        arrays["clip/calls"] = torch.tensor(len(self._clips))
+        arrays["clip/max_norm"] = torch.tensor(last[0], dtype=torch.float64)
+        arrays["rank/clip_norm"] = ranks.gather(torch.tensor(last[1], dtype=torch.float64))
+        arrays["clip/backwards"] = torch.tensor(first[2])
+        arrays["scale/value"] = torch.tensor(self._scale, dtype=torch.float64)
+        arrays["scale/clipped"] = torch.tensor(self._clipped_scaled)
+        arrays["scale/left"] = torch.tensor(self._scale_pending())
+
+
+def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return the optimizer's numeric settings by name, for each parameter: float64 [P]; `betas` as `betas.0`, ..."""
+    position = {id(parameter): index for index, parameter in enumerate(parameters)}
+    settings: dict[str, Tensor] = {}
+    for group in optimizer.param_groups:
+        held = [position[id(p)] for p in group["params"] if id(p) in position]
+        for key, value in group.items():
+            if key in ("params", "initial_lr"):
+                continue
+            parts = value if isinstance(value, tuple | list) else (value,)
+            for index, part in enumerate(parts):
+                if isinstance(part, bool | int | float) or (isinstance(part, Tensor) and part.numel() == 1):
+                    name = f"{key}.{index}" if isinstance(value, tuple | list) else key
+                    empty = torch.zeros(len(parameters), dtype=torch.float64)
+                    settings.setdefault(name, empty)[held] = float(part)
+    return settings

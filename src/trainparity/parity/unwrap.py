@@ -1,0 +1,40 @@
+"""From what a training loop holds to the plain module and optimizer inside."""
+
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch._dynamo import OptimizedModule
+from torch.nn.parallel import DistributedDataParallel
+
+
+def unwrap_model(model: nn.Module) -> nn.Module:
+    """Return the module inside DDP, `nn.DataParallel`, `torch.compile` and Lightning Fabric's wrapper."""
+    while True:
+        if isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
+            model = cast(nn.Module, model.module)
+        elif isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
+    """Return the optimizer inside Accelerate's, Lightning's and Fabric's wrappers, which hold it as `optimizer`."""
+    while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = inner
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
+    return optimizer
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Tell whether a plain module, or a part of it, runs compiled: Python hooks inside would break its graph."""
+    return any(
+        isinstance(module, OptimizedModule) or module._compiled_call_impl is not None for module in model.modules()
+    )
+
+
+def _is_fabric(model: nn.Module) -> bool:
+    kind = type(model)
+    return kind.__name__ == "_FabricModule" and kind.__module__.startswith(("lightning", "lightning_fabric"))

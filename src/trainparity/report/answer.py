@@ -1,0 +1,41 @@
+"""One comparison in plain words, as `trainparity compare` prints it."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from trainparity.records import Comparison
+from trainparity.report.console import STYLES
+from trainparity.report.format import number
+
+
+def show(answer: Comparison, console: Console) -> None:
+    """Print the verdict, and of a difference where it begins, its cause, what to change and the evidence."""
+    console.print(
+        Text.assemble(f"{answer.left} / {answer.right}: ", (answer.verdict, STYLES.get(answer.verdict, "yellow")))
+    )
+    if answer.distance_over_floor is not None:
+        line = (
+            f"  at most {number(answer.distance_over_floor)} x the noise floor (up to {answer.margin:g} x is rounding)"
+        )
+        console.print(Text(f"{line}, over {answer.steps_compared} traced steps"))
+    if not answer.calibrated and answer.distance_over_floor is not None:
+        text = "  uncalibrated: no twins, so the floor is an analytic bound; record some with TRAINPARITY_TWIN=1, 2, 3"
+        console.print(Text(text, style="yellow"))
+    if answer.reason:
+        console.print(Text(f"  {answer.reason}"))
+    if answer.cause:
+        console.print(Text.assemble("  cause: ", (answer.cause, "bold"), f": {answer.explanation}"))
+        console.print(Text(f"  to change: {answer.advice}"))
+        if answer.weights != "different":
+            console.print(Text(f"  gradients, updates and weights: {answer.weights}"))
+        for name, value in answer.evidence.items():
+            console.print(Text(f"    {name.replace('_', ' ')}: {_value(value)}", style="dim"))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(_value(item) for item in value[:8])
+        return shown + (", ..." if len(value) > 8 else "")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
