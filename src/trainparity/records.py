@@ -235,6 +235,49 @@ class ParityReport(Record):
     pairs: list[PairResult]
 
 
+class ControlResult(Record):
+    """What the checker said of one control over models and seeds."""
+
+    name: str
+    what: str
+    """How it comes about, in one sentence."""
+    expected: str | None
+    """The cause that must be named; null if the loop is right and must not be called different."""
+    models: list[str]
+    ranks: int
+    trials: int
+    different: int
+    """Trials with the verdict `different`: caught if it is wrong, false alarms if it is right."""
+    not_judged: int
+    """Trials that could not be judged."""
+    causes: dict[str, int]
+    """How often each cause was named."""
+    smallest: float | None
+    """Smallest distance over floor of the trials."""
+    largest: float | None
+
+    @property
+    def named(self) -> int:
+        """Trials that were given exactly their cause."""
+        return self.causes.get(self.expected or "", 0)
+
+    @property
+    def misnamed(self) -> int:
+        """Trials that were given another cause; `unknown` is none."""
+        return self.different - self.named - self.causes.get("unknown", 0)
+
+
+class ControlReport(Record):
+    """The negative and positive controls of the checker."""
+
+    date: str
+    fingerprint: str
+    """Of the environment."""
+    machine: str
+    seeds: int
+    controls: list[ControlResult]
+
+
 class KnownAnswer(Record):
     """A published result computed again before our own verdicts are to be believed."""
 

@@ -55,6 +55,8 @@ class BackwardHooks:
         self._in_backward = False
         self._squares: list[float] = []
         self._sketches: list[Tensor] = []
+        self.after = torch.zeros(SIZE, dtype=torch.float64)
+        """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
     def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> None:
         if not self.active:
@@ -83,15 +85,17 @@ class BackwardHooks:
     def _leave(self) -> None:
         self._in_backward = False
         self.count += 1
+        if self._sharded:
+            self.after = self.total()
         self._ended()
 
     def total(self) -> Tensor:
-        """Return the sketch of the gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
+        """Return the sketch of this rank's gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
         total = torch.zeros(SIZE, dtype=torch.float64)
-        if not self._sharded:
-            for parameter, sign in self._signed:
-                if parameter.grad is not None:
-                    total += sign * self._sketch(parameter.grad)
+        for parameter, sign in self._signed:
+            if parameter.grad is not None:
+                gradient = parameter.grad
+                total += sign * self._sketch(gradient.to_local() if isinstance(gradient, DTensor) else gradient)
         return total
 
     def held(self) -> Tensor:

@@ -169,7 +169,7 @@ class Probe:
         self._gradient_seen = True
         hashed = self._record("gradient", [parameter.grad for parameter in self.model.parameters()])
         self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
-        self._arrays["gradient/total"] = self._backward.total()
+        self._arrays["rank/total"] = ranks.gather(self._backward.total())
         missing = [parameter.grad is None for parameter in self.model.parameters()]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
@@ -212,6 +212,7 @@ class Probe:
         seen, arrays = self._backward, self._arrays
         arrays["rank/backwards"] = ranks.gather(torch.tensor(seen.count))
         arrays["rank/held"] = ranks.gather_ragged(seen.held())
+        arrays["rank/after"] = ranks.gather(seen.after)
         arrays["rank/micro"] = ranks.gather_ragged(seen.sketches())
 
     def _read_clipping(self) -> None:

@@ -49,6 +49,7 @@ def norm(tensor: Tensor) -> float:
     """Return the L2 norm, summed in float64."""
     flat = tensor.detach().flatten()
     flat = flat.cpu() if flat.device.type == "mps" else flat
+    flat = flat if flat.is_floating_point() else flat.double()
     return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
 
 

@@ -73,7 +73,8 @@ class Trace:
       [T, R, n]: samples of each forward pass; `rank/random_state`, `rank/drew` [T, R]: generators before the first
       pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
       before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each
-      pass's own gradient; `gradient/total` [T, 256]: of the gradient as recorded.
+      pass's own gradient; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and
+      for shards `rank/after`: as backward left it.
     - `evaluating` [T, modules]; `clip/calls`, `clip/max_norm`, `clip/backwards` [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it
       when they were clipped, and when they were applied.

@@ -18,6 +18,7 @@ CAUSES: tuple[Callable[[Difference], Finding | None], ...] = (
     gradient.gradients_not_zeroed,
     gradient.grad_scaler,
     gradient.clipped_too_early,
+    gradient.clipped_apart,
     gradient.overflow,
     gradient.frozen_parameter,
     # What explains the whole gradient by arithmetic.
@@ -28,9 +29,9 @@ CAUSES: tuple[Callable[[Difference], Finding | None], ...] = (
     gradient.randomness,
     gradient.precision,
     # The gradient is right and the update is not.
+    update.parameters_not_updated,
     update.schedule,
     update.clipping,
-    update.parameters_not_updated,
     update.optimizer_state,
     update.buffers_only,
 )

@@ -42,7 +42,7 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
     if count < 2 or not (trace.arrays["rank/held"][row][:, 1:count] == 0).any():
         return False
     last = trace.arrays["rank/micro"][row][:, count - 1].mean(0)
-    return fit(last, trace.arrays["gradient/total"][row])[1] < 1e-3
+    return fit(last, trace.arrays["rank/total"][row][0])[1] < 1e-3
 
 
 def grad_scaler(difference: Difference) -> Finding | None:
@@ -85,6 +85,24 @@ def _clipped_early(trace: Trace, row: int) -> bool:
     if "clip/calls" not in trace.arrays or not trace.arrays["clip/calls"][row]:
         return False
     return int(trace.arrays["clip/backwards"][row]) < int(trace.arrays["rank/backwards"][row].amax())
+
+
+def clipped_apart(difference: Difference) -> Finding | None:
+    """Shards that each rank scales by its own number after backward: clipped by local norms."""
+    apart = []
+    for trace in (difference.left, difference.right):
+        pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
+        factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
+        kept = [factor for factor, rest in factors if rest < 1e-3]
+        apart.append(kept if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept) else [])
+    if bool(apart[0]) == bool(apart[1]):
+        return None
+    return Finding(
+        "clipping",
+        f"each rank scales its shard of the gradient by its own number: {_numbers(torch.tensor(max(apart, key=len)))}",
+        "clip by the norm of the whole gradient: torch.nn.utils.clip_grad_norm_ on the sharded parameters",
+        {"kept_by_rank": max(apart, key=len)},
+    )
 
 
 def overflow(difference: Difference) -> Finding | None:
@@ -158,9 +176,10 @@ def _changed_after_backward(trace: Trace, row: int) -> float:
     """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
     micro = trace.arrays["rank/micro"][row]
     made = micro.sum(1).mean(0) if micro.numel() else torch.zeros(0)
-    if not made.numel() or not made.abs().sum() or not trace.arrays["gradient/total"][row].abs().sum():
+    total = trace.arrays["rank/total"][row][0]
+    if not made.numel() or not made.abs().sum() or not total.abs().sum():
         return 0.0
-    factor, rest = fit(made, trace.arrays["gradient/total"][row])
+    factor, rest = fit(made, total)
     return factor if rest < 1e-3 else 0.0
 
 
@@ -198,9 +217,9 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
     The weights come from least squares on the micro-batches' sketches; the reference's gradient must be such a
     sum but for rounding, which no other fault leaves it.
     """
-    totals = difference.pair("gradient/total")
-    if difference.stage != "gradient" or totals is None:
+    if difference.stage != "gradient":
         return None
+    totals = [trace.arrays["rank/total"][difference.row][0] for trace in (difference.left, difference.right)]
     finer = max(difference.micro(), key=len)  # the run that cut the batch smaller
     (left, left_over), (right, right_over) = (combine(finer, total) for total in totals)
     tolerance = max(_tolerance(difference), 1e-5)

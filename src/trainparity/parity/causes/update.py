@@ -72,10 +72,17 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     moved = [norms > 0 for norms in difference.norms("update")]
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     names = list(difference.left.layout.parameters)
-    odd = [names[index] for index in ((moved[0] != moved[1]) & with_gradient).nonzero().flatten().tolist()]
+    unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
+    rates = difference.pair("setting/lr")
+    # A learning rate of zero moves nothing either; that is the schedule's doing.
+    at_rest = [
+        name not in unheld and rates is not None and float(min(r[i] for r in rates)) == 0
+        for i, name in enumerate(names)
+    ]
+    rows = ((moved[0] != moved[1]) & with_gradient).nonzero().flatten().tolist()
+    odd = [names[index] for index in rows if not at_rest[index]]
     if not odd:
         return None
-    unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
     how = "the optimizer does not hold it" if unheld & set(odd) else "the optimizer holds it but the update is lost"
     return Finding(
         "parameters-not-updated",

@@ -1,0 +1,93 @@
+"""Run the catalogue over seeds and count: caught, named, false alarms."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from trainparity.controls.catalogue import RIGHT, WRONG, Control
+from trainparity.controls.loop import Loop
+from trainparity.parity.folders import compare_folders
+from trainparity.records import Comparison, ControlResult, RecordError, write_text
+
+TWINS = 3
+Trial = tuple[Control, str, int]
+"""A control on a model with a seed."""
+
+
+def run_controls(
+    folder: Path,
+    seeds: Sequence[int],
+    controls: Sequence[Control] = (*RIGHT, *WRONG),
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[ControlResult]:
+    """Train every control on its models with every seed, and judge it as `trainparity compare` would.
+
+    Args:
+        folder: Where the runs are recorded; it can be thrown away.
+        seeds: An even seed trains with SGD, an odd one with AdamW.
+        controls: Which ones.
+        progress: Called with what has been done.
+
+    Raises:
+        RecordError: the processes of the controls on several ranks failed.
+    """
+    trials = [(control, model, seed) for control in controls for model in control.models for seed in seeds]
+    _train_references(folder, trials, progress)
+    for control, model, seed in trials:
+        if control.num_ranks == 1:
+            control.loop(model, seed).run(_run(folder, control.loop, model, seed))
+    progress(f"{len(trials)} trials on one process")
+    _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1])
+    progress("judging")
+    return [_count(control, [_judge(folder, t) for t in trials if t[0] is control]) for control in controls]
+
+
+def _run(folder: Path, loop: type[Loop], model: str, seed: int) -> Path:
+    return folder / f"{model}-{seed}" / loop.__name__
+
+
+def _train_references(folder: Path, trials: Iterable[Trial], progress: Callable[[str], None]) -> None:
+    references = dict.fromkeys((control.against, model, seed) for control, model, seed in trials)
+    for loop, model, seed in references:
+        for twin in range(TWINS + 1):
+            loop(model, seed).run(_run(folder, loop, model, seed), twin)
+    progress(f"{len(references)} references with {TWINS} twins each")
+
+
+def _train_on_ranks(folder: Path, trials: Sequence[Trial]) -> None:
+    if not trials:
+        return
+    lines = [f"{control.loop.__name__} {model} {seed}" for control, model, seed in trials]
+    write_text(folder / "trials.txt", "\n".join(lines) + "\n")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    worker = ["-m", "trainparity.controls.ranks", str(folder)]
+    done = subprocess.run([*torchrun, *worker], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RecordError(f"the controls on two ranks failed:\n{done.stderr[-4000:]}")
+
+
+def _judge(folder: Path, trial: Trial) -> Comparison:
+    control, model, seed = trial
+    return compare_folders(_run(folder, control.against, model, seed), _run(folder, control.loop, model, seed))
+
+
+def _count(control: Control, answers: Sequence[Comparison]) -> ControlResult:
+    different = [answer for answer in answers if answer.verdict == "different"]
+    causes = Counter(answer.cause or "unknown" for answer in different)
+    finite = [a.distance_over_floor for a in answers if a.distance_over_floor is not None]
+    return ControlResult(
+        name=control.name,
+        what=control.what,
+        expected=control.cause,
+        models=list(control.models),
+        ranks=control.num_ranks,
+        trials=len(answers),
+        different=len(different),
+        not_judged=sum(answer.verdict == "cannot judge" for answer in answers),
+        causes=dict(causes.most_common()),
+        smallest=min(finite, default=None),
+        largest=max(finite, default=None),
+    )
