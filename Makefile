@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro experiments test lint bench setup lock clean
+.PHONY: help repro experiments test lint bench controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,6 +28,9 @@ lint: setup ## format check, lint, types
 
 bench: setup ## measure the configurations side by side; figures go to benchmarks/results
 	python benchmarks/step_time.py
+
+controls: setup ## try the checker on right and wrong loops; counts go to benchmarks/results
+	trainparity controls
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \

@@ -10,7 +10,7 @@ from trainparity import data, workloads
 from trainparity.environment import Placement
 from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing, Train, Workload
 from trainparity.parity.floor import NoiseFloor
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge
 from trainparity.records import PairResult, Status
 from trainparity.strategies import Execution

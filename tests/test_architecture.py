@@ -20,15 +20,17 @@ BELOW: dict[str, set[str]] = {
     "workloads": {"validation", "params"},
     "strategies": {"params"},
     "measure": {"params", "records"},
-    "parity": {"params", "records"},
+    "checkpoints": {"records"},
+    "parity": {"params", "records", "checkpoints"},
     "training": {
-        "params", "records", "environment", "data", "workloads", "strategies", "measure",
+        "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
         # It writes what parity reads.
-        "parity.trace", "parity.sketch",
+        "parity.recording",
     },
+    "controls": {"parity", "records"},
     "launch": {"validation", "params", "records", "environment", "stage", "data", "training"},
     "report": {"params", "records", "environment"},
-    "cli": {"validation", "params", "records", "environment", "workloads", "launch", "report"},
+    "cli": {"validation", "params", "records", "environment", "workloads", "launch", "parity", "controls", "report"},
 }  # fmt: skip
 
 

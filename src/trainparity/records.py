@@ -1,7 +1,7 @@
 """What a run leaves on disk, as typed records: the only thing that training, parity and report share.
 
     runs/<run>/state/status.json       Status: what ran, or why it did not
-    runs/<run>/state/trace.*           the trace (see `trainparity.parity.trace`)
+    runs/<run>/state/trace.*           the trace (see `trainparity.parity.recording.trace`)
     runs/<run>/state/weights.safetensors
     runs/<run>/report/timing.json      Timing, absent unless trained
     runs/known-answer/result.json      KnownAnswer
@@ -155,7 +155,7 @@ class Timing(Record):
 class Worst(Record):
     """The largest distance over floor of one kind of tensor in one pair."""
 
-    kind: Literal["activation", "gradient", "update", "weight", "buffer", "start"]
+    kind: Literal["gradient", "update", "weight", "buffer"]
     distance_over_floor: float
     distance: float
     """Relative L2 distance."""
@@ -274,8 +274,18 @@ class ControlReport(Record):
     fingerprint: str
     """Of the environment."""
     machine: str
+    torch: str
     seeds: int
     controls: list[ControlResult]
+
+    @property
+    def passed(self) -> bool:
+        """Every wrong one caught, at least nine in ten named, none misnamed, and no false alarm."""
+        wrong = [control for control in self.controls if control.expected]
+        caught = all(control.different == control.trials for control in wrong)
+        named = sum(control.named for control in wrong) >= 0.9 * sum(control.trials for control in wrong)
+        alarms = sum(control.different + control.not_judged for control in self.controls if not control.expected)
+        return caught and named and not alarms and not sum(control.misnamed for control in wrong)
 
 
 class KnownAnswer(Record):

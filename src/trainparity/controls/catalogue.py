@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from trainparity.controls.loop import GLOBAL_BATCH, LIMIT, Ddp, Fsdp, Loop
 from trainparity.controls.models import MODELS, Transformer
-from trainparity.parity import ranks
 from trainparity.parity.causes import Cause
 from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.recording import ranks
 
 PLAIN = ("mlp", "conv-groupnorm", "transformer")
 """Models whose training does not depend on how the batch is cut."""

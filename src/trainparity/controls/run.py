@@ -1,10 +1,16 @@
 """Run the catalogue over seeds and count: caught, named, false alarms."""
 
+import multiprocessing
+import os
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+
+import torch
 
 from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
@@ -35,13 +41,13 @@ def run_controls(
         RecordError: the processes of the controls on several ranks failed.
     """
     trials = [(control, model, seed) for control in controls for model in control.models for seed in seeds]
-    _train_references(folder, trials, progress)
-    for control, model, seed in trials:
-        if control.num_ranks == 1:
-            control.loop(model, seed).run(_run(folder, control.loop, model, seed))
-    progress(f"{len(trials)} trials on one process")
+    alone = [_alone(trials, seed) for seed in seeds]
+    # A fresh interpreter each: a fork of a process that has used torch may hang.
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        for number, _ in enumerate(pool.map(_train_alone, [folder] * len(alone), alone), 1):
+            progress(f"{number} of {len(alone)} seeds trained on one process")
     _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1])
-    progress("judging")
+    progress(f"{len(trials)} runs trained, judging")
     return [_count(control, [_judge(folder, t) for t in trials if t[0] is control]) for control in controls]
 
 
@@ -49,12 +55,24 @@ def _run(folder: Path, loop: type[Loop], model: str, seed: int) -> Path:
     return folder / f"{model}-{seed}" / loop.__name__
 
 
-def _train_references(folder: Path, trials: Iterable[Trial], progress: Callable[[str], None]) -> None:
-    references = dict.fromkeys((control.against, model, seed) for control, model, seed in trials)
-    for loop, model, seed in references:
-        for twin in range(TWINS + 1):
-            loop(model, seed).run(_run(folder, loop, model, seed), twin)
-    progress(f"{len(references)} references with {TWINS} twins each")
+Training = tuple[type[Loop], str, int, int]
+"""A loop on a model with a seed, and the twin's number."""
+
+
+def _alone(trials: Iterable[Trial], seed: int) -> list[Training]:
+    """Return what one process trains with a seed: references, their twins, and the controls without ranks."""
+    own = [trial for trial in trials if trial[2] == seed]
+    references = dict.fromkeys((control.against, model) for control, model, _ in own)
+    trainings: list[Training] = [(loop, model, seed, twin) for loop, model in references for twin in range(TWINS + 1)]
+    return trainings + [(control.loop, model, seed, 0) for control, model, _ in own if control.num_ranks == 1]
+
+
+def _train_alone(folder: Path, trainings: Sequence[Training]) -> None:
+    torch.set_num_threads(1)
+    # Some loops skip the optimizer's step, which is what they are for.
+    warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+    for loop, model, seed, twin in trainings:
+        loop(model, seed).run(_run(folder, loop, model, seed), twin)
 
 
 def _train_on_ranks(folder: Path, trials: Sequence[Trial]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.floor import NoiseFloor
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
 from trainparity.records import PairResult, ParityReport, Status, write_csv
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, sketches
 from trainparity.parity.floor import Floor
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 
 Stage = Literal["gradient", "update", "buffer"]
 
@@ -44,7 +44,8 @@ class Difference:
     @cached_property
     def beyond(self) -> Mapping[Compared, list[str]]:
         """The tensors beyond the margin at the step, by kind, each in the model's order."""
-        return {kind: self._beyond(kind) for kind in ("start", "activation", *KINDS)}
+        kinds: tuple[Compared, ...] = ("start", "activation", *KINDS)
+        return {kind: self._beyond(kind) for kind in kinds}
 
     def _beyond(self, kind: Compared) -> list[str]:
         if kind == "activation" and self.left.layout.activations != self.right.layout.activations:

@@ -5,10 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 
-Compared = Literal["activation", "gradient", "update", "weight", "buffer", "start"]
-KINDS: tuple[Compared, ...] = ("gradient", "update", "weight", "buffer")
+Judged = Literal["gradient", "update", "weight", "buffer"]
+Compared = Judged | Literal["activation", "start"]
+KINDS: tuple[Judged, ...] = ("gradient", "update", "weight", "buffer")
 """What the verdict is about, in the order in which a step makes them: the first that is off is nearest to the cause.
 
 Activations and the weights that a step starts from are compared only to explain a difference.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.distance import KINDS, Compared, distances, rounding
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 
 _COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "start")
 

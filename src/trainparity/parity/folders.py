@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
-from trainparity.parity.trace import Layout, Trace, comparable
+from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.verdict import judge_traces
 from trainparity.records import Comparison, PairResult, RecordError
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from trainparity import checkpoints
-from trainparity.parity import ranks
-from trainparity.parity.forward import Samples
-from trainparity.parity.perturb import perturb
-from trainparity.parity.probe import Probe
-from trainparity.parity.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording import ranks
+from trainparity.parity.recording.forward import Samples
+from trainparity.parity.recording.perturb import perturb
+from trainparity.parity.recording.probe import Probe
+from trainparity.parity.recording.trace import Layout, StepArrays, Trace
 from trainparity.records import RecordError, Settings, write_csv
 
 TWIN = "TRAINPARITY_TWIN"

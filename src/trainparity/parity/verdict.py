@@ -9,9 +9,9 @@ from torch import Tensor
 from trainparity.parity.causes.before import disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import INFINITE, KINDS, Compared, distances, multiples, names, norms
+from trainparity.parity.distance import INFINITE, KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
-from trainparity.parity.trace import Trace, comparable
+from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records import PairResult, Status, Worst
 
 
@@ -72,7 +72,7 @@ def judge_traces(result: PairResult, left: Trace, right: Trace, floor: Floor, ma
     return explain(result, Difference(left, right, floor, margin, min(rows))) if rows else result
 
 
-_TRAINING: tuple[Compared, ...] = ("gradient", "update", "weight")
+_TRAINING: tuple[Judged, ...] = ("gradient", "update", "weight")
 _BITS = ("gradient", "weight", "buffer")
 
 
@@ -82,9 +82,9 @@ def _rows(beyond: Tensor) -> list[int]:
     return rows
 
 
-def series(left: Trace, right: Trace, floor: Floor) -> list[tuple[int, Compared, float, float]]:
+def series(left: Trace, right: Trace, floor: Floor) -> list[tuple[int, Judged, float, float]]:
     """Return (step, kind, distance, floor) of the tensor that is the most multiples of the floor away, per step."""
-    rows: list[tuple[int, Compared, float, float]] = []
+    rows: list[tuple[int, Judged, float, float]] = []
     for kind in KINDS:
         apart = distances(left, right, kind)
         for step, column in enumerate(
@@ -94,7 +94,7 @@ def series(left: Trace, right: Trace, floor: Floor) -> list[tuple[int, Compared,
     return rows
 
 
-def _worst(left: Trace, right: Trace, floor: Floor, kind: Compared, multiples: Tensor) -> Worst:
+def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Tensor) -> Worst:
     step, column = divmod(int(multiples.argmax()), multiples.shape[1])
     return Worst(
         kind=kind,

@@ -9,7 +9,10 @@ from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Params, reference_name
-from trainparity.records import KnownAnswer, ParityReport, RecordError, Status, Timing
+from trainparity.records import ControlReport, KnownAnswer, ParityReport, RecordError, Status, Timing
+
+CONTROLS = Path("benchmarks/results/controls.json")
+"""Written by `make controls`."""
 
 RowT = TypeVar("RowT")
 
@@ -47,6 +50,8 @@ class Artifacts:
     """By pair, in the order of steps."""
     known_answer: KnownAnswer | None
     """None in a pipeline that does not compute one."""
+    controls: ControlReport | None
+    """None where nobody has recorded them."""
 
 
 def read(root: Path, params: Params) -> Artifacts:
@@ -57,6 +62,7 @@ def read(root: Path, params: Params) -> Artifacts:
     """
     runs = root / "runs"
     known_answer = runs / "known-answer" / "result.json"
+    controls = root / CONTROLS
     return Artifacts(
         params=params,
         environment=Environment.read(runs / "environment.json"),
@@ -65,6 +71,7 @@ def read(root: Path, params: Params) -> Artifacts:
         parity=ParityReport.read(root / "reports" / "parity.json"),
         distances=_read_distances(root / "reports" / "distance.csv"),
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
+        controls=ControlReport.read(controls) if controls.exists() else None,
     )
 
 

@@ -47,6 +47,8 @@ def show(summary: Summary, console: Console) -> None:
             _line(console, "", f"  remedy: {note.remedy}")
     answer = summary.known_answer
     _line(console, "failed" if answer and not answer.reproduced else "", words.known_answer_sentence(answer))
+    if summary.controls:
+        _line(console, "", f"controls: {words.controls_sentence(summary.controls)}")
     _line(console, "dim", words.environment_sentence(summary.environment))
     _line(console, "dim", words.dates_sentence(summary))
 

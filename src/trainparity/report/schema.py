@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from trainparity.records import KnownAnswer, Memory, Record, Utilisation, Verdict, Worst
+from trainparity.records import ControlReport, KnownAnswer, Memory, Record, Utilisation, Verdict, Worst
 
 
 class Part(Record):
@@ -104,7 +104,19 @@ class PairSummary(Part):
     reason: str | None
     """Why it was skipped, failed or can't be equal."""
     cause: str | None
-    """The diagnosis of `different`; null until diagnosed."""
+    """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves one."""
+    explanation: str | None
+    """The cause in one sentence."""
+    advice: str | None
+    """What to change, in one sentence."""
+    evidence: dict[str, Any]
+    """The numbers that prove the cause, by name."""
+    confirmation: str | None
+    """What a further run with that one factor fixed, or in float64, has shown; null if there was none."""
+    weights: Literal["bitwise", "equivalent", "different"] | None
+    """The verdict on gradients, updates and weights alone, without buffers; null unless judged."""
+    calibrated: bool
+    """Whether twins measured the noise floor; always so in the pipeline."""
     distance_over_floor: float | None
     """Largest over kinds, tensors and steps; null unless judged; infinity is 1e300."""
     first_step: int | None
@@ -172,6 +184,8 @@ class Summary(Part):
     """`equivalent` means: within this multiple of the noise floor."""
     known_answer: KnownAnswer | None
     """A published result computed again; null in a pipeline that computes none."""
+    controls: ControlReport | None
+    """What the checker made of right and wrong loops, when and where; null if that was not recorded."""
     environment: EnvironmentSummary
     parallel: str
     """The configuration that `experiment` reports."""

@@ -40,6 +40,7 @@ def build(artifacts: Artifacts) -> Summary:
         pairs={p.name: PairSummary(**p.model_dump(exclude={"name"})) for p in artifacts.parity.pairs},
         margin=artifacts.parity.margin,
         known_answer=artifacts.known_answer,
+        controls=artifacts.controls,
         environment=_environment(artifacts.environment),
         parallel=params.parallel,
         workload=WorkloadSummary(**params.workload.model_dump(mode="json")),

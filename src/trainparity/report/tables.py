@@ -10,7 +10,7 @@ from trainparity.report.schema import RunSummary, Summary
 
 PARITY_COLUMNS = (
     *("pair", "left", "right", "verdict", "distance_over_floor", "first_step", "first_tensor", "ranks_agree"),
-    *("reason", "cause"),
+    *("weights", "reason", "cause", "explanation", "advice"),
 )
 TIMING_COLUMNS = (
     *("configuration", "status", "device", "device_name", "emulated", "strategy", "world_size"),

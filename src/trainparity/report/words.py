@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from trainparity.records import KnownAnswer
+from trainparity.records import ControlReport, KnownAnswer
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary
@@ -63,6 +63,22 @@ def gain_sentence(summary: Summary) -> str:
     return f"The largest gain is {best}'s: {speedup_text(gains[best])} the reference's speed."
 
 
+def controls_sentence(controls: ControlReport | None) -> str:
+    """Say how the checker did on loops that are known to be right or wrong."""
+    if controls is None:
+        return "No controls were recorded (`make controls` does)."
+    wrong = [control for control in controls.controls if control.expected]
+    right = [control for control in controls.controls if not control.expected]
+    trials, trials_right = sum(c.trials for c in wrong), sum(c.trials for c in right)
+    caught, named = sum(c.different for c in wrong), sum(c.named for c in wrong)
+    misnamed, alarms = sum(c.misnamed for c in wrong), sum(c.different for c in right)
+    return (
+        f"{caught:,} of {trials:,} wrong runs caught, {named:,} given exactly their cause, {misnamed:,} a wrong one; "
+        f"{alarms:,} false alarms in {trials_right:,} right runs ({controls.seeds} seeds, {controls.machine}, "
+        f"{moment(controls.date)} UTC)"
+    )
+
+
 def known_answer_sentence(answer: KnownAnswer | None) -> str:
     """Say whether a published result was reproduced before our own verdicts are to be believed."""
     if answer is None:
@@ -107,8 +123,8 @@ def notes(summary: Summary) -> list[Note]:
     for name, pair in summary.pairs.items():
         if pair.verdict == "different":
             where = f"first beyond the floor at step {pair.first_step} in {pair.first_tensor}"
-            why = pair.cause or pair.reason or "cause not diagnosed"
-            found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", None))
+            why = f"{pair.cause}: {pair.explanation}" if pair.cause else pair.reason or "cause not diagnosed"
+            found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", pair.advice))
         if not pair.ranks_agree:
             found.append(Note(name, "different", "the ranks of a run did not hold the same parameters", None))
     for name, run in summary.configurations.items():

@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from trainparity import checkpoints
-from trainparity.parity.forward import STAND_IN
-from trainparity.parity.perturb import perturb
-from trainparity.parity.probe import Probe
-from trainparity.parity.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording.forward import STAND_IN
+from trainparity.parity.recording.perturb import perturb
+from trainparity.parity.recording.probe import Probe
+from trainparity.parity.recording.trace import Layout, StepArrays, Trace
 from trainparity.records import write_csv
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import UNIT_ROUNDOFF, deterministic

@@ -8,7 +8,7 @@ from torch import Tensor
 from trainparity.parity.causes.finding import Evidence, Finding, some
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 
 
 def ranks_disagree(difference: Difference) -> Finding | None:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, some
 from trainparity.parity.difference import Difference, combine, fit
-from trainparity.parity.trace import Trace
+from trainparity.parity.recording.trace import Trace
 
 
 def gradients_not_zeroed(difference: Difference) -> Finding | None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from trainparity.parity.sketch import Sketcher, mix, row_digests
-from trainparity.parity.unwrap import is_compiled
+from trainparity.parity.recording.sketch import Sketcher, mix, row_digests
+from trainparity.parity.recording.unwrap import is_compiled
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""

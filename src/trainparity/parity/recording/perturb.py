@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from trainparity.parity import ranks
+from trainparity.parity.recording import ranks
 
 
 def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:

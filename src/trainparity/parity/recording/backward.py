@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainparity.parity.sketch import Sketcher
+from trainparity.parity.recording.sketch import Sketcher
 
 SIZE = 256
 """Numbers that a micro-batch's whole gradient is projected to."""

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity import intercept, ranks
-from trainparity.parity.backward import BackwardHooks
-from trainparity.parity.forward import ForwardHooks, Samples
-from trainparity.parity.sketch import Sketcher, digest, full, mix, norm
-from trainparity.parity.unwrap import unwrap_model, unwrap_optimizer
+from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.forward import ForwardHooks, Samples
+from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
+from trainparity.parity.recording.unwrap import unwrap_model, unwrap_optimizer
 
 MAX_SAMPLES = 4096
 """Samples of a step that are kept one by one; of more, only their common hash."""

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainparity.parity.sketch import Sketcher, digest, norm
+from trainparity.parity.recording.sketch import Sketcher, digest, norm
 
 
 @given(st.integers(1, 64))

@@ -1,8 +1,6 @@
-"""The command line: what can run here, is params.yaml right, what came out."""
+"""Commands about this machine and the pipeline: what can run here, is params.yaml right, what came out."""
 
 import json
-import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -12,44 +10,10 @@ from rich.table import Table
 
 from trainparity import params as parameters
 from trainparity import validation
+from trainparity.cli.app import app
 from trainparity.environment import Environment, Placement, Unavailable, detect, place
-from trainparity.records import RecordError
 
-app = typer.Typer(
-    help="Is it still the same training, and what did it gain?",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
-
-
-def main() -> None:
-    """Run the command line; a user's mistake ends in one message and exit code 2 (params) or 1 (results)."""
-    try:
-        app()
-    except validation.ParamsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except RecordError as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"trainparity {version('trainparity')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    show_version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
-    ] = False,
-) -> None:
-    pass
 
 
 @app.command()
@@ -135,29 +99,3 @@ def show(
     from trainparity.report.schema import Summary
 
     console.show(Summary.read(reports / "summary.json"), console.make_console())
-
-
-@app.command()
-def compare(
-    left: Annotated[Path, typer.Argument(help="The reference's folder.", file_okay=False)],
-    right: Annotated[Path, typer.Argument(help="The other run's folder.", file_okay=False)],
-    floor: Annotated[
-        list[Path] | None,
-        typer.Option(help="A twin's folder; once for each. Those in LEFT/twins are used anyway.", file_okay=False),
-    ] = None,
-    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
-) -> None:
-    """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
-    from trainparity.parity.folders import compare_folders  # imports torch
-    from trainparity.report import answer
-
-    comparison = compare_folders(left, right, floor or (), margin=margin)
-    if json_path:
-        comparison.write(json_path)
-    answer.show(comparison, Console(highlight=False, soft_wrap=True))
-    raise typer.Exit(comparison.exit_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,22 @@
+"""The command line: `trainparity` and its commands."""
+
+import sys
+
+from trainparity import validation
+from trainparity.cli import machine, parity  # each adds its commands
+from trainparity.cli.app import app
+from trainparity.records import RecordError
+
+__all__ = ["app", "machine", "main", "parity"]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one message and exit code 2 (params) or 1 (results)."""
+    try:
+        app()
+    except validation.ParamsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except RecordError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,5 @@
+"""`python -m trainparity.cli`."""
+
+from trainparity.cli import main
+
+main()
