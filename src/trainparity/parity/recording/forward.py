@@ -159,26 +159,20 @@ class ForwardHooks:
 
 
 def content_digests(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
-    """Hash each sample by the contents of all tensors [B, ...] that the model is given: int64 [B].
+    """Hash each sample by the contents of the first tensor [B, ...] that the model is given: int64 [B].
 
-    Tokens that an `attention_mask` leaves out and labels of -100 don't count, so that padding on the right does
-    not make another sample.
+    The first alone, as wrappers hand labels to the module that they call and loops without one don't. Tokens that
+    an `attention_mask` leaves out don't count, so that padding on the right does not make another sample.
     """
-    tensors = [leaf for leaf in tree_leaves((inputs, keywords)) if isinstance(leaf, Tensor) and leaf.ndim]
-    if not tensors:
+    named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
+    leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
+    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim), None)
+    if tensor is None:
         return None
-    batch = len(tensors[0])
-    named = keywords if not inputs else next((i for i in inputs if isinstance(i, dict)), keywords)
-    mask = named.get("attention_mask") if isinstance(named, dict) else None
-    total = torch.zeros(batch, dtype=torch.int64)
-    for index, tensor in enumerate(tensor for tensor in tensors if len(tensor) == batch):
-        if tensor.dtype == torch.int64:
-            kept = tensor != -100
-            if isinstance(mask, Tensor) and mask.shape == tensor.shape:
-                kept &= mask.bool()
-            tensor = tensor * kept
-        total += row_digests(tensor).cpu() * (2 * index + 1)
-    return total
+    mask = named.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.shape == tensor.shape:
+        tensor = tensor * mask.to(tensor.dtype)
+    return row_digests(tensor).cpu()
 
 
 def random_state(model: nn.Module) -> int:
