@@ -3,13 +3,14 @@
 import sys
 from pathlib import Path
 
-from trainparity import data, params
+from trainparity import params
+from trainparity.launch.prepare import prepare
 from trainparity.stage import exit_code
 
 
 def main() -> None:
-    settings = params.load(Path("params.yaml")).dataset
-    manifest = data.prepare(settings, Path("data/prepared"), Path(".trainparity/downloads"))
+    settings = params.load(Path("params.yaml"))
+    manifest = prepare(settings, Path("data/prepared"), Path(".trainparity/downloads"))
     print(f"{manifest.dataset}: {manifest.samples} samples from {manifest.source}")
 
 

@@ -28,9 +28,13 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "controls": {"parity", "records"},
-    "launch": {"validation", "params", "records", "environment", "stage", "data", "training"},
+    "launch": {"validation", "params", "records", "environment", "stage", "data", "workloads", "training"},
+    "check": {"validation", "params", "records", "environment", "workloads", "launch", "parity"},
     "report": {"params", "records", "environment"},
-    "cli": {"validation", "params", "records", "environment", "workloads", "launch", "parity", "controls", "report"},
+    "cli": {
+        "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
+        "check", "report",
+    },
 }  # fmt: skip
 
 

@@ -197,6 +197,8 @@ def _missing_precision(
     configuration: Configuration, device: DeviceKind, environment: Environment
 ) -> Unavailable | None:
     precision = configuration.precision
+    if precision == "fp64" and device == "mps":
+        return Unavailable(reason="Apple GPUs have no float64", remedy="set `device: cpu`, or choose fp32")
     ampere = [a for a in environment.accelerators if a.capability and int(a.capability.split(".")[0]) >= 8]
     old = device == "cuda" and len(ampere) < environment.count("cuda")
     if (precision == "tf32" and (device != "cuda" or old)) or (precision == "bf16" and old):

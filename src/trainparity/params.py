@@ -77,7 +77,13 @@ class Fake(Section):
     seed: int = Field(default=0, ge=0)
 
 
-Dataset = Annotated[Digits | Downloaded | ImageFolder | Fake, Field(discriminator="name")]
+class Own(Section):
+    """What the workload's own `data` returns."""
+
+    name: Literal["own"]
+
+
+Dataset = Annotated[Digits | Downloaded | ImageFolder | Fake | Own, Field(discriminator="name")]
 
 
 class Optimizer(Section):
@@ -109,6 +115,8 @@ class Train(Section):
     optimizer: Optimizer
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest L2 norm of the whole gradient; null does not clip."""
+    dropout: bool = True
+    """False sets the probability of every dropout layer to zero: masks depend on how the batch is cut."""
     checkpoint_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints, from which an interrupted run goes on."""
 

@@ -235,6 +235,70 @@ class ParityReport(Record):
     pairs: list[PairResult]
 
 
+class CurveResult(Record):
+    """Do two recipes learn alike? About learning curves over seeds; no proof that a step is the same."""
+
+    verdict: Literal["consistent", "drifted", "cannot judge"]
+    reason: str | None = None
+    runs: list[int]
+    """Runs of each recipe."""
+    level: float
+    """Chance of calling curves of one recipe `drifted`."""
+    p_value: float | None = None
+    statistic: float | None = None
+    """Largest difference of means over ten parts of the run, in pooled standard deviations over seeds."""
+    final: list[float] | None = None
+    """Mean loss of the last part."""
+    spread: float | None = None
+    """Standard deviation of the reference's final loss over seeds."""
+    detectable: float | None = None
+    """Shift, in standard deviations over seeds, that would have been found with probability 0.8; null: above 8."""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one sentence, with the test's power."""
+        if self.final is None or self.p_value is None or self.spread is None:
+            return self.reason or self.verdict
+        power = f"{self.detectable:g}" if self.detectable is not None else "more than 8"
+        return (
+            f"{self.verdict}: final loss {self.final[0]:.4g} and {self.final[1]:.4g}, "
+            f"spread over seeds {self.spread:.2g}, p = {self.p_value:.2g} "
+            f"(permutation test, {self.runs[0]} and {self.runs[1]} runs; "
+            f"it finds shifts of {power} spreads with probability 0.8)"
+        )
+
+
+class CheckResult(Record):
+    """What `trainparity check` says of one candidate."""
+
+    pair: PairResult
+    """Against the reference of its own precision."""
+    curves: CurveResult | None = None
+    """Its precision against fp32, by learning curves over seeds."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 for the same training, 1 for another, 2 if that cannot be said."""
+        if self.pair.verdict == "different" or (self.curves and self.curves.verdict == "drifted"):
+            return 1
+        unclear = self.pair.verdict in ("skipped", "failed") or (self.curves and self.curves.verdict == "cannot judge")
+        return 2 if unclear else 0
+
+
+class CheckReport(Record):
+    """The answer of `trainparity check`."""
+
+    workload: str
+    margin: float
+    results: list[CheckResult]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if any candidate is another training, else 2 if any could not be judged, else 0."""
+        codes = [result.exit_code for result in self.results]
+        return 1 if 1 in codes else max(codes, default=0)
+
+
 class ControlResult(Record):
     """What the checker said of one control over models and seeds."""
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from trainparity.cli.app import app
 from trainparity.environment import detect
@@ -33,6 +34,78 @@ def compare(
         comparison.write(json_path)
     answer.show(comparison, Console(highlight=False, soft_wrap=True))
     raise typer.Exit(comparison.exit_code)
+
+
+@app.command()
+def check(
+    workload: Annotated[
+        str, typer.Argument(help="A workload: package.module:Class, or one of ours (ddpm, toy-linear).")
+    ],
+    against: Annotated[
+        list[str],
+        typer.Option(
+            "--against",
+            help="A candidate, such as ddp:2, gradaccum:4, fsdp-offload, compiled, dp, amp-bf16, ddp:2+gradaccum:2; "
+            "several after each other or the option repeated.",
+        ),
+    ],
+    more: Annotated[list[str] | None, typer.Argument(help="More candidates.", metavar="[CANDIDATE]...")] = None,
+    options: Annotated[str, typer.Option(help="The workload's options, as YAML: '{scale: tiny}'.")] = "{}",
+    dataset: Annotated[
+        str | None, typer.Option(help="A dataset, as YAML; default: the workload's own, or digits.")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="As YAML; a workload may make its own.")] = "{name: adamw, lr: 1.0e-3}",
+    batch: Annotated[int, typer.Option(help="Samples of each optimizer step, over all ranks.", min=1)] = 32,
+    steps: Annotated[int, typer.Option(help="Optimizer steps.", min=1)] = 20,
+    window: Annotated[int, typer.Option(help="Steps judged from one shared start.", min=1)] = 20,
+    clip_norm: Annotated[float | None, typer.Option(help="Largest norm of the gradient.", min=0)] = None,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu, mps or cuda.")] = "auto",
+    seeds: Annotated[int, typer.Option(help="Seeds for learning curves, where the precision differs; 0: none.")] = 5,
+    float64: Annotated[bool, typer.Option(help="Judge a difference again in float64.")] = True,
+    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
+) -> None:
+    """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
+    from trainparity.check.run import Checker, check  # imports torch
+    from trainparity.check.settings import assemble, candidates
+    from trainparity.report import check as table
+    from trainparity.report.console import make_console
+
+    chosen = candidates([*against, *(more or ())])
+    params = assemble(
+        workload,
+        chosen,
+        options=options,
+        dataset=dataset,
+        train={"max_steps": steps, "global_batch_size": batch, "optimizer": optimizer, "clip_norm": clip_norm},
+        parity={"window": window, "margin": margin},
+        accelerator=accelerator,
+    )
+    console = make_console()
+    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
+        checker = Checker(params, keep or Path(scratch), detect(), lambda text: console.print(Text(text, style="dim")))
+        report = check(checker, chosen, seeds=seeds, float64=float64)
+    if json_path:
+        report.write(json_path)
+    table.show(report, console)
+    raise typer.Exit(report.exit_code)
+
+
+@app.command()
+def curves(
+    left: Annotated[list[Path], typer.Argument(help="The reference's runs, one a seed.", file_okay=False)],
+    against: Annotated[list[Path], typer.Option("--against", help="A run of the other recipe; once for each seed.")],
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+) -> None:
+    """Say whether two recipes learn alike, over seeds: exit code 0 consistent, 1 drifted, 2 too few runs to say."""
+    from trainparity.parity.curves import judge_curves, read_curve
+
+    found = judge_curves([read_curve(path) for path in left], [read_curve(path) for path in against])
+    if json_path:
+        found.write(json_path)
+    Console(highlight=False, soft_wrap=True).print(Text(found.sentence))
+    raise typer.Exit({"consistent": 0, "drifted": 1}.get(found.verdict, 2))
 
 
 @app.command()

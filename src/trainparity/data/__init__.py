@@ -3,6 +3,6 @@
 from trainparity.data.datasets import prepare
 from trainparity.data.errors import DataError
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Manifest, Prepared, load
+from trainparity.data.prepared import Manifest, Prepared, load, write
 
-__all__ = ["DataError", "Manifest", "Prepared", "load", "micro_batches", "prepare"]
+__all__ = ["DataError", "Manifest", "Prepared", "load", "micro_batches", "prepare", "write"]

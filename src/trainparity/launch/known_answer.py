@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 from safetensors.numpy import load_file
 
-from trainparity import data
 from trainparity.environment import Environment
+from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
 from trainparity.records import KnownAnswer
@@ -35,11 +35,11 @@ def reproduce(
     Raises:
         RuntimeError: a configuration did not train.
     """
-    data.prepare(params.dataset, out / "data", out / "downloads")
-    run_reference(params, environment, "fp32", runs=out, data=out / "data")
+    prepare(params, out / "data", out / "downloads")
+    run_reference(params, environment, "fp32", runs=out, data=out / "data", timed=False)
     weights: dict[str, np.ndarray] = {}
     for name in params.configs:
-        status = run_configuration(params, environment, name, runs=out, data=out / "data")
+        status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
             raise RuntimeError(f"{claim}: {name} was {status.status}: {status.reason}")
         tensors = load_file(out / name / "state" / "weights.safetensors")

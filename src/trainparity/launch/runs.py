@@ -15,13 +15,22 @@ WORK = Path(".trainparity/work")
 """Checkpoints and unfinished outputs, one folder a run, named as its outputs are."""
 
 
-def run_reference(params: Params, environment: Environment, precision: Precision, *, runs: Path, data: Path) -> Status:
+def _work(runs: Path, name: str) -> Path:
+    """Return where a run works: beside its outputs if these lie outside of the working directory."""
+    return (runs / ".work" if runs.is_absolute() else WORK / runs) / name
+
+
+def run_reference(
+    params: Params, environment: Environment, precision: Precision, *, runs: Path, data: Path, timed: bool = True
+) -> Status:
     """Train the reference of a precision and its twins into `runs/reference-<precision>`."""
     name = reference_name(precision)
-    return _run(params, environment, name, reference_configuration(precision), runs=runs, data=data)
+    return _run(params, environment, name, reference_configuration(precision), runs=runs, data=data, timed=timed)
 
 
-def run_configuration(params: Params, environment: Environment, name: str, *, runs: Path, data: Path) -> Status:
+def run_configuration(
+    params: Params, environment: Environment, name: str, *, runs: Path, data: Path, timed: bool = True
+) -> Status:
     """Train a configuration into `runs/<name>`, in windows that start from its precision's reference."""
     configuration = params.configs[name]
     reference = reference_name(configuration.precision)
@@ -29,9 +38,10 @@ def run_configuration(params: Params, environment: Environment, name: str, *, ru
     if status.status != "trained":
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"
         result = _status(name, configuration, status="skipped", reason=reason, remedy=status.remedy)
-        _publish(result, runs / name, WORK / runs / name)
+        _publish(result, runs / name, _work(runs, name))
         return result
-    return _run(params, environment, name, configuration, runs=runs, data=data, reference=runs / reference / "state")
+    state = runs / reference / "state"
+    return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
 
 
 def _run(
@@ -43,11 +53,12 @@ def _run(
     runs: Path,
     data: Path,
     reference: Path | None = None,
+    timed: bool,
 ) -> Status:
     placement = place(configuration, params.accelerator, environment)
     if isinstance(placement, Unavailable):
         status = _status(name, configuration, status="skipped", reason=placement.reason, remedy=placement.remedy)
-        _publish(status, runs / name, WORK / runs / name)
+        _publish(status, runs / name, _work(runs, name))
         return status
     names = list(params.configs)
     spec = RunSpec(
@@ -56,14 +67,14 @@ def _run(
         dataset=params.dataset,
         train=params.train,
         parity=params.parity,
-        timing=params.timing,
+        timing=params.timing if timed else None,
         configuration=configuration,
         placement=placement,
         fingerprint=environment.fingerprint,
         device_name=_device_name(environment, placement.device),
         data=data,
         reference=reference,
-        work=WORK / runs / name,
+        work=_work(runs, name),
         position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
     )
     status = _execute(spec)
@@ -119,6 +130,7 @@ def _publish(status: Status, folder: Path, work: Path) -> None:
     status.write(finished / "state" / "status.json")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
     for part in ("state", "report"):
         (finished / part).rename(folder / part)
     if status.status != "failed":  # a failed run may go on from its checkpoint when its cause is mended

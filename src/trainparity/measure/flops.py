@@ -9,7 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainparity.measure.clocks import synchronise
 from trainparity.params import Precision
 
-_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_DTYPES = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 def count_flops(step: Callable[[], object]) -> float | None:

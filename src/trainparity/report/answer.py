@@ -30,8 +30,13 @@ def show(answer: Comparison, console: Console) -> None:
         console.print(Text(f"  to change: {answer.advice}"))
         if answer.weights != "different":
             console.print(Text(f"  gradients, updates and weights: {answer.weights}"))
-        for name, value in answer.evidence.items():
-            console.print(Text(f"    {name.replace('_', ' ')}: {_value(value)}", style="dim"))
+        for line in evidence_lines(answer.evidence):
+            console.print(Text(f"    {line}", style="dim"))
+
+
+def evidence_lines(evidence: dict[str, Any]) -> list[str]:
+    """Return a line for each number of the evidence."""
+    return [f"{name.replace('_', ' ')}: {_value(value)}" for name, value in evidence.items()]
 
 
 def _value(value: Any) -> str:

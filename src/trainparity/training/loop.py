@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainparity.data import Prepared, micro_batches
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
 from trainparity.strategies import STRATEGIES, Execution, Strategy
-from trainparity.training.precision import autocast, grad_scaler
+from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.sampler import Sampler
 from trainparity.workloads import Batch, SampleRandomness, Workload
 
@@ -60,6 +60,10 @@ class Trainer:
         torch.manual_seed(train.seed)
         self.plain = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
         self.plain.train()
+        if not train.dropout:
+            without_dropout(self.plain)
+        if self.precision == "fp64":
+            to_float64(self.plain)
         self.wrap()
         self.scaler = grad_scaler(self.precision, execution.device)
 
@@ -69,7 +73,7 @@ class Trainer:
         if self.configuration.compile != "none":
             self.strategy.compile(self.plain, blocks, self.configuration.compile)
         self.model = self.strategy.setup(self.plain, blocks)
-        self.optimizer = make_optimizer(self.train.optimizer, self.plain)
+        self.optimizer = self.workload.optimizer(self.plain) or make_optimizer(self.train.optimizer, self.plain)
 
     @property
     def num_steps(self) -> int:

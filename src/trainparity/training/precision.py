@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from trainparity.params import Precision
 
@@ -30,6 +33,29 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 def grad_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
     """Make the loss scaler: fp16's small gradients would become zero without; for the others it does nothing."""
     return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+
+def to_float64(model: nn.Module) -> None:
+    """Make a model compute in float64, whatever its workload gives it."""
+    model.double()
+
+    def widen(module: nn.Module, inputs: Any, keywords: Any) -> Any:
+        return tree_map(_widened, (inputs, keywords))
+
+    model.register_forward_pre_hook(widen, with_kwargs=True)
+
+
+def _widened(value: object) -> object:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Set the probability of every dropout layer to zero."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        elif isinstance(module, nn.MultiheadAttention):  # drops by a function, not a layer
+            module.dropout = 0.0
 
 
 @contextmanager

@@ -18,7 +18,8 @@ class RunSpec(Record):
     dataset: Dataset
     train: Train
     parity: Parity
-    timing: Timing
+    timing: Timing | None
+    """None: the run is not timed."""
     configuration: Configuration
     placement: Placement
     fingerprint: str

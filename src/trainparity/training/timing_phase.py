@@ -11,18 +11,19 @@ from trainparity.measure.clocks import synchronise
 from trainparity.measure.flops import count_flops, peak_flops
 from trainparity.measure.memory import peaks, reset_peaks
 from trainparity.measure.utilisation import UtilisationSampler
+from trainparity.params import Timing as Settings
 from trainparity.records import Memory, Timing
 from trainparity.training.loop import Trainer
 from trainparity.training.spec import RunSpec
 
 
-def measure(spec: RunSpec, trainer: Trainer, progress: Callable[[], None]) -> Timing:
+def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Callable[[], None]) -> Timing:
     """Train warm-up steps, then timed steps; every rank must call it and gets the same record.
 
     A step's time starts before its data is fetched and ends when the device is done; of the ranks' times
     the longest counts.
     """
-    device, settings = trainer.execution.device, spec.timing
+    device = trainer.execution.device
     total = settings.warmup_steps + settings.steps
     batches = trainer.batches(0, total, spec.configuration.loader)
     compiled = spec.configuration.compile != "none"

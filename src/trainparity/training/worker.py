@@ -58,7 +58,8 @@ def run(spec: RunSpec, execution: Execution) -> None:
 
     first = trainer()
     twins = range(1, spec.parity.twins + 1) if spec.reference is None else range(0)
-    total = first.num_steps * (1 + len(twins)) + spec.timing.warmup_steps + spec.timing.steps
+    timed = spec.timing.warmup_steps + spec.timing.steps if spec.timing else 0
+    total = first.num_steps * (1 + len(twins)) + timed
     title = f"{spec.position} {spec.run}"
     with tensor_cores(spec.configuration.precision), TrainingProgress(title, total, main=is_main) as progress:
         for number in (0, *twins):
@@ -67,10 +68,12 @@ def run(spec: RunSpec, execution: Execution) -> None:
             phase.run(progress.step)
             if number == 0 and is_main:
                 loss = phase.final_loss()
-        progress.phase("timing", total - spec.timing.warmup_steps - spec.timing.steps)
-        timing = timing_phase.measure(spec, trainer(), progress.step)
+        if spec.timing:
+            progress.phase("timing", total - timed)
+            timing = timing_phase.measure(spec, spec.timing, trainer(), progress.step)
+            if is_main:
+                timing.write(spec.work / "report" / "timing.json")
     if is_main:
-        timing.write(spec.work / "report" / "timing.json")
         Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
 
 

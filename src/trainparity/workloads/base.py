@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from trainparity.validation import Section
@@ -45,6 +46,14 @@ class Workload(ABC):
     def count(self, batch: Batch) -> int:
         """Return what the summed loss is divided by: samples; override it to count tokens, say."""
         return len(batch["samples"])
+
+    def data(self) -> Batch | None:
+        """Return the whole dataset, tensors [N, ...] by name, for `dataset: {name: own}`; None: it brings none."""
+        return None
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
+        """Make the optimizer over the parameters of a model that is already distributed; None: params.yaml's."""
+        return None
 
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         """Draw the batch's randomness (noise, augmentation) on the CPU; it joins the batch before `loss`.

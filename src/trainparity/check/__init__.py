@@ -1,0 +1,1 @@
+"""`trainparity check`: one workload under several accelerations, judged in one command."""

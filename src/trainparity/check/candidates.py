@@ -1,0 +1,56 @@
+"""From what a person writes after `--against` to configurations: `ddp:2`, `gradaccum:4`, `ddp:2+gradaccum:2`."""
+
+import re
+from typing import Any
+
+from trainparity.params import Configuration
+from trainparity.validation import ParamsError, not_one_of
+
+_WORLD = "world_size"
+CANDIDATES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "single": ({}, None),
+    "cpu": ({"device": "cpu"}, None),
+    "cuda": ({"device": "cuda"}, None),
+    "mps": ({"device": "mps"}, None),
+    "dp": ({"strategy": "data_parallel", _WORLD: 2}, _WORLD),
+    "ddp": ({"strategy": "ddp", _WORLD: 2}, _WORLD),
+    "fsdp": ({"strategy": "fsdp", _WORLD: 2}, _WORLD),
+    "fsdp-offload": ({"strategy": "fsdp", _WORLD: 2, "offload": "both"}, _WORLD),
+    "gradaccum": ({"accumulation_steps": 2}, "accumulation_steps"),
+    "compiled": ({"compile": "default"}, None),
+    "offload-activations": ({"offload": "activations"}, None),
+    "amp-bf16": ({"precision": "bf16"}, None),
+    "amp-fp16": ({"precision": "fp16"}, None),
+    "tf32": ({"precision": "tf32"}, None),
+}
+"""The words, the settings that each stands for, and which of them a number after a colon replaces."""
+
+
+def parse(text: str) -> Configuration:
+    """Return the configuration that a candidate such as `ddp:2+gradaccum:4` stands for.
+
+    Raises:
+        ParamsError: a word or number of it is not known.
+    """
+    settings: dict[str, Any] = {"strategy": "single", "device": "auto", "precision": "fp32"}
+    for part in text.split("+"):
+        word, _, number = part.partition(":")
+        if word not in CANDIDATES:
+            raise ParamsError(f"--against {text}: {not_one_of(word, list(CANDIDATES))}")
+        chosen, counted = CANDIDATES[word]
+        settings |= chosen
+        if number and (counted is None or not re.fullmatch(r"[1-9][0-9]*", number)):
+            allowed = "a number from 1" if counted else "no number"
+            raise ParamsError(f"--against {text}: {part!r}: {number!r} after {word}; allowed: {allowed}")
+        if number:
+            settings[str(counted)] = int(number)
+    try:
+        return Configuration.model_validate(settings)
+    except ValueError as error:
+        first = str(error).splitlines()[2].strip() if len(str(error).splitlines()) > 2 else str(error)
+        raise ParamsError(f"--against {text}: {first}") from None
+
+
+def name(text: str) -> str:
+    """Return a candidate's name as a configuration: lower-case words joined by hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

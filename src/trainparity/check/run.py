@@ -1,0 +1,163 @@
+"""Run a workload's reference, twins and candidates, judge them, and confirm what is different."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainparity.environment import Environment
+from trainparity.launch.prepare import prepare
+from trainparity.launch.runs import run_configuration, run_reference
+from trainparity.params import Configuration, Params, Precision, reference_name
+from trainparity.parity.compare import load_run, load_twins
+from trainparity.parity.curves import judge_curves, read_curve
+from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.verdict import Run, judge
+from trainparity.records import CheckReport, CheckResult, CurveResult, PairResult, RecordError
+
+Progress = Callable[[str], None]
+
+_RECUT = ("batchnorm-statistics", "loss-normalisation", "randomness", "buffers-only")
+"""Causes that go away when one process cuts its batch as the candidate does."""
+
+
+def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int, float64: bool) -> CheckReport:
+    """Judge every candidate, by name, and confirm the cause of each difference.
+
+    Args:
+        checker: The workload, its settings and where its runs go.
+        chosen: The candidates' settings.
+        seeds: Seeds that learning curves are compared over, for candidates of another precision than fp32.
+        float64: Whether a difference is judged again in float64.
+    """
+    checker.prepare()
+    results = []
+    for name, configuration in chosen.items():
+        result = checker.judge(name, configuration)
+        if result.verdict == "different":
+            result = checker.confirm(name, configuration, result, float64=float64)
+        curves = None
+        if configuration.precision != "fp32" and seeds and result.verdict in ("bitwise", "equivalent"):
+            curves = checker.learns_alike(configuration.precision, seeds)
+        results.append(CheckResult(pair=result, curves=curves))
+    return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Everything that is trained for one check lies in `folder`."""
+
+    params: Params
+    folder: Path
+    environment: Environment
+    progress: Progress
+
+    @property
+    def runs(self) -> Path:
+        """Where references and candidates leave their traces."""
+        return self.folder / "runs"
+
+    @property
+    def data(self) -> Path:
+        """Where the dataset is prepared."""
+        return self.folder / "data"
+
+    def prepare(self) -> None:
+        """Write the dataset."""
+        prepare(self.params, self.data, self.folder / "downloads", Path("check"))
+
+    def run(self, name: str, configuration: Configuration) -> Run:
+        """Train a configuration, after its reference if that has not been trained yet."""
+        self.progress(f"{name}, against {reference_name(configuration.precision)} and its twins")
+        self._reference(configuration.precision)
+        params = self.params.model_copy(update={"configs": {name: configuration}})
+        run_configuration(params, self.environment, name, runs=self.runs, data=self.data, timed=False)
+        return load_run(self.runs / name / "state")
+
+    def _reference(self, precision: Precision) -> None:
+        if not (self.runs / reference_name(precision)).exists():
+            run_reference(self.params, self.environment, precision, runs=self.runs, data=self.data, timed=False)
+
+    def floor(self, precision: Precision) -> tuple[Run, NoiseFloor | None]:
+        """Return the reference of a precision and the noise floor that its twins measured."""
+        state = self.runs / reference_name(precision) / "state"
+        reference = load_run(state)
+        return reference, NoiseFloor(reference.trace, load_twins(state)) if reference.trace else None
+
+    def judge(self, name: str, configuration: Configuration) -> PairResult:
+        """Train a configuration and judge it against the reference of its precision."""
+        run = self.run(name, configuration)
+        reference, floor = self.floor(configuration.precision)
+        return judge(name, reference, run, floor, self.params.parity.margin)
+
+    def confirm(self, name: str, configuration: Configuration, result: PairResult, *, float64: bool) -> PairResult:
+        """Look at a difference again, with the factor fixed that is said to cause it."""
+        if float64 and configuration.precision == "fp32":
+            result = self.second_opinion(name, configuration, result)
+        if result.cause == "randomness":
+            result = self.without_dropout(name, configuration, result)
+        if result.cause in _RECUT and configuration.num_shards > 1:
+            result = self.recut(name, configuration, result)
+        return result
+
+    def second_opinion(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+        """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
+        again = self.judge(f"{name}-fp64", configuration.model_copy(update={"precision": "fp64"}))
+        if again.verdict in ("skipped", "failed"):
+            return _confirmed(result, f"float64 gave no second opinion: {again.reason}")
+        before, after = (max((w.distance for w in r.worst), default=0.0) for r in (result, again))
+        text = f"in float64 the largest distance is {after:.2g}, after {before:.2g}"
+        if after > 1e-4 * before:
+            return _confirmed(result, f"{text}: no rounding")
+        rounding = {
+            "verdict": "equivalent",
+            "weights": "equivalent",
+            "cause": None,
+            "explanation": None,
+            "advice": None,
+        }
+        return _confirmed(result.model_copy(update=rounding), f"{text}: it was rounding")
+
+    def recut(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+        """Confirm a cause that comes from cutting the batch: one process with the candidate's micro-batches."""
+        same = Configuration(
+            strategy="single",
+            device=configuration.device,
+            precision=configuration.precision,
+            accumulation_steps=configuration.num_shards,
+        )
+        left, right = self.run(f"{name}-recut", same), load_run(self.runs / name / "state")
+        again = judge(name, left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
+        alike = "the weights are equivalent" if again.weights in ("bitwise", "equivalent") else "they differ as well"
+        return _confirmed(result, f"against one process with the same micro-batches {alike}")
+
+    def without_dropout(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+        """Confirm that dropout is the cause: both again without."""
+        train = self.params.train.model_copy(update={"dropout": False})
+        checker = replace(
+            self, params=self.params.model_copy(update={"train": train}), folder=self.folder / "without-dropout"
+        )
+        checker.prepare()
+        return _confirmed(result, f"without dropout they are {checker.judge(name, configuration).verdict}")
+
+    def learns_alike(self, precision: Precision, seeds: int) -> CurveResult:
+        """Judge a precision against fp32 by the learning curves of their references over seeds."""
+        curves: dict[Precision, list[list[float]]] = {"fp32": [], precision: []}
+        for seed in range(seeds):
+            train = self.params.train.model_copy(update={"seed": seed})
+            parity = self.params.parity.model_copy(update={"twins": 1})
+            params = self.params.model_copy(update={"train": train, "parity": parity})
+            checker = replace(self, params=params, folder=self.folder / "seeds" / str(seed))
+            checker.prepare()
+            try:
+                for each, found in curves.items():
+                    self.progress(f"seed {seed} of {seeds} in {each}")
+                    checker._reference(each)
+                    found.append(read_curve(checker.runs / reference_name(each)))
+            except RecordError as error:
+                return CurveResult(verdict="cannot judge", reason=str(error), runs=[seed, seed], level=0.05)
+        return judge_curves(curves["fp32"], curves[precision])
+
+
+def _confirmed(result: PairResult, text: str) -> PairResult:
+    before = f"{result.confirmation}; " if result.confirmation else ""
+    return result.model_copy(update={"confirmation": before + text})

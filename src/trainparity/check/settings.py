@@ -1,0 +1,68 @@
+"""The params of a check: what params.yaml would say, from the command line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainparity import workloads
+from trainparity.check.candidates import name, parse
+from trainparity.params import Configuration, Params
+from trainparity.params import parse as parse_params
+from trainparity.validation import ParamsError
+
+_HERE = Path("check")
+"""Named in errors in place of params.yaml."""
+
+
+def candidates(texts: Sequence[str]) -> dict[str, Configuration]:
+    """Return the candidates' settings by name, in the order given.
+
+    Raises:
+        ParamsError: one of them is not known.
+    """
+    return {name(text): parse(text) for text in texts}
+
+
+def assemble(
+    workload: str,
+    chosen: Mapping[str, Configuration],
+    *,
+    options: str,
+    dataset: str | None,
+    train: dict[str, Any],
+    parity: dict[str, Any],
+    accelerator: str,
+) -> Params:
+    """Return the params of a check; `options`, `dataset` and the optimizer are YAML.
+
+    Raises:
+        ParamsError: a setting is wrong, or the workload can't be imported.
+    """
+    own = workloads.load(workload, _yaml("--options", options), _HERE).data() is not None
+    default = "{name: own}" if own else "{name: digits}"
+    configs = {key: configuration.model_dump() for key, configuration in chosen.items()}
+    precisions = {"fp32", "fp64", *(configuration.precision for configuration in chosen.values())}
+    content = {
+        "parallel": next(iter(configs)),
+        "accelerator": accelerator,
+        "workload": {"name": workload, "options": _yaml("--options", options)},
+        "dataset": _yaml("--dataset", dataset or default),
+        "train": {**train, "epochs": 10_000, "optimizer": _yaml("--optimizer", train["optimizer"])},
+        "parity": parity,
+        "references": {precision: {} for precision in sorted(precisions)},
+        "configs": configs,
+        "pairs": {key: {"left": "reference", "right": key} for key in configs},
+    }
+    return parse_params(content, _HERE)
+
+
+def _yaml(option: str, text: str) -> Any:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{option} {text}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ParamsError(f"{option} {text}: must be a mapping such as {{name: value}}")
+    return content

@@ -1,0 +1,27 @@
+"""The dataset of a params file, whether it is ours or the workload's own."""
+
+from pathlib import Path
+
+from trainparity import data, workloads
+from trainparity.params import Own, Params
+from trainparity.validation import ParamsError
+
+
+def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("params.yaml")) -> data.Manifest:
+    """Write the dataset's tensor files and manifest as `out`; `path` only names the params file in errors.
+
+    Raises:
+        DataError: the data can't be fetched or read; `out` is as it was.
+        ParamsError: the dataset is `own` and the workload brings none.
+    """
+    if not isinstance(params.dataset, Own):
+        return data.prepare(params.dataset, out, downloads)
+    tensors = workloads.load(params.workload.name, params.workload.options, path).data()
+    if not tensors:
+        raise ParamsError(
+            f"{path}: dataset.name: own, but {params.workload.name} has no `data` method that returns any"
+        )
+    lengths = {name: len(tensor) for name, tensor in tensors.items()}
+    if len(set(lengths.values())) > 1:
+        raise ParamsError(f"{path}: dataset.name: own: tensors of unequal length: {lengths}")
+    return data.write(out, "own", tensors, source=f"{params.workload.name}'s own", real=True)

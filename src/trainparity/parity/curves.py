@@ -1,0 +1,135 @@
+"""Whole-run parity: do two recipes learn alike, though no step of theirs can be equal?
+
+For mixed precision, BatchNorm under DDP, other batch sizes and other devices. The verdicts are `consistent` and
+`drifted`, never `equivalent`: they are about learning curves over seeds, not about one training.
+"""
+
+import csv
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from trainparity.records import CurveResult, RecordError
+
+POINTS = 10
+"""Equal parts that a run's curve is averaged over; the last one is the final loss."""
+
+LEVEL = 0.05
+"""Chance of calling curves of one recipe `drifted`."""
+
+POWER = 0.8
+_MOST = 5000
+"""Splits of the runs that are tried; beyond so many, a random choice of them."""
+
+Curves = np.ndarray
+"""Losses by seed and part of the run: float64 [n, POINTS]."""
+
+
+def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> CurveResult:
+    """Test whether two sets of learning curves come from one distribution.
+
+    An exact permutation test (Pitman, 1937; Phipson and Smyth, 2010) with the largest difference of means over
+    the parts of the run, in units of the spread over seeds, as statistic: it needs no normal distribution and
+    corrects for looking at many parts. The power is found by simulation: the shift, in standard deviations over
+    seeds, that these numbers of runs would have found with a probability of 0.8.
+
+    Args:
+        left: The reference's losses, one run a seed.
+        right: The other recipe's.
+    """
+    result = CurveResult(verdict="cannot judge", runs=[len(left), len(right)], level=LEVEL)
+    if math.comb(len(left) + len(right), len(left)) * LEVEL < 2:
+        reason = f"{len(left)} and {len(right)} runs can't show a difference at a level of {LEVEL}; four of each can"
+        return result.model_copy(update={"reason": reason})
+    ours, theirs = (np.array([_parts(curve) for curve in curves]) for curves in (left, right))
+    if not np.isfinite(ours).all():
+        return result.model_copy(update={"reason": "a run of the reference diverged"})
+    finals = {"final": [float(ours[:, -1].mean()), float(theirs[:, -1].mean())]}
+    if diverged := int((~np.isfinite(theirs)).any(1).sum()):
+        reason = f"{diverged} of {len(theirs)} runs diverged"
+        return result.model_copy(update={"verdict": "drifted", "reason": reason, "p_value": 0.0})
+    splits = _splits(len(ours), len(theirs))
+    p_value, statistic = _test(np.concatenate([ours, theirs]), splits)
+    return result.model_copy(
+        update={
+            **finals,
+            "verdict": "drifted" if p_value < LEVEL else "consistent",
+            "p_value": p_value,
+            "statistic": statistic,
+            "spread": float(ours[:, -1].std(ddof=1)),
+            "detectable": _detectable(ours, len(theirs), splits),
+        }
+    )
+
+
+def read_curve(folder: Path) -> list[float]:
+    """Read a run's losses in the order of training, from the pipeline's loss.csv or a Recorder's curve.csv.
+
+    Raises:
+        RecordError: there are none.
+    """
+    for path in (folder / "state" / "loss.csv", folder / "loss.csv", folder / "curve.csv"):
+        if path.exists():
+            break
+    else:
+        raise RecordError(f"{folder}: holds no loss.csv or curve.csv; a Recorder writes one after log(loss=...)")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        losses = [float(row.get("loss") or row["value"]) for row in rows if row.get("name", "loss") == "loss"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path}: not a curve: {error!r}") from None
+    if len(losses) < POINTS:
+        raise RecordError(f"{path}: {len(losses)} losses; a curve needs at least {POINTS}")
+    return losses
+
+
+def _parts(curve: Sequence[float]) -> list[float]:
+    return [float(np.mean(part)) for part in np.array_split(np.asarray(curve, dtype=np.float64), POINTS)]
+
+
+def _splits(first: int, second: int) -> np.ndarray:
+    """Return which runs are put on the left, the true split first: bool [splits, runs]."""
+    total = first + second
+    if math.comb(total, first) <= _MOST:
+        chosen = list(itertools.combinations(range(total), first))
+    else:
+        generator = np.random.default_rng(0)
+        drawn = (sorted(generator.permutation(total)[:first].tolist()) for _ in range(_MOST))
+        chosen = [tuple(range(first)), *(tuple(split) for split in drawn)]
+    masks = np.zeros((len(chosen), total), dtype=bool)
+    for mask, split in zip(masks, chosen, strict=True):
+        mask[list(split)] = True
+    return masks
+
+
+def _test(curves: Curves, splits: np.ndarray) -> tuple[float, float]:
+    """Return the p-value of the first split among all, and its statistic."""
+    left, right = splits.astype(float), (~splits).astype(float)
+    n, m = left.sum(1, keepdims=True), right.sum(1, keepdims=True)
+    means = left @ curves / n, right @ curves / m
+    squares = left @ curves**2 / n - means[0] ** 2, right @ curves**2 / m - means[1] ** 2
+    pooled = np.sqrt(np.maximum((n * squares[0] + m * squares[1]) / (n + m - 2), 0)) + 1e-12 * np.abs(curves).max()
+    statistics = (np.abs(means[0] - means[1]) / pooled).max(1)
+    # Splits that mirror each other are equal but for rounding.
+    return float((statistics >= statistics[0] * (1 - 1e-9)).mean()), float(statistics[0])
+
+
+def _detectable(curves: Curves, second: int, splits: np.ndarray, trials: int = 100) -> float | None:
+    """Return the smallest shift, in standard deviations over seeds, that is found with a probability of `POWER`."""
+    generator = np.random.default_rng(0)
+    residuals, spread = curves - curves.mean(0), curves.std(0, ddof=1)
+    for shift in np.arange(0.5, 8.01, 0.5):
+        found = 0
+        for _ in range(trials):
+            drawn = residuals[generator.integers(len(curves), size=len(curves) + second)]
+            # Few residuals drawn anew repeat; noise of the same spread makes them runs of their own.
+            drawn = 0.5**0.5 * (drawn + spread * generator.standard_normal((len(drawn), 1)))
+            drawn[len(curves) :] += shift * spread
+            found += _test(drawn, splits)[0] < LEVEL
+        if found >= POWER * trials:
+            return float(shift)
+    return None

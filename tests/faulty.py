@@ -1,0 +1,42 @@
+"""Workloads that train otherwise when the batch is cut: what `trainparity check` is for."""
+
+import torch
+from torch import Tensor, nn
+
+from examples.workload import Classifier
+from trainparity.workloads import Batch
+
+
+class BatchNorm(Classifier):
+    """Normalises over whatever batch it is given."""
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.SiLU(),
+            nn.AvgPool2d(4),
+            nn.Flatten(),
+            nn.Linear(32, 10),
+        )
+
+
+class Dropout(Classifier):
+    """Drops at random."""
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
+
+
+class MeanLoss(Classifier):
+    """Returns the mean where the sum is asked for."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return super().loss(model, batch) / len(batch["labels"])
+
+
+class Steep(Classifier):
+    """So steep that fp32's rounding is amplified beyond any margin in a few steps."""
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=3.0)
