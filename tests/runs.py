@@ -77,7 +77,7 @@ def trainer_of(
         spec.train,
         spec.configuration,
         execution or Execution(device=CPU, num_replicas=replicas),
-        twin=twin,
+        order=twin,
     )
 
 

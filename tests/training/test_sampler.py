@@ -35,7 +35,7 @@ def test_epochs_seeds_and_twins_have_their_own_order() -> None:
     s = sampler(100, 20)
     assert s.global_batch(0).tolist() != s.global_batch(s.steps_per_epoch).tolist()
     assert s.global_batch(0).tolist() != sampler(100, 20, seed=1).global_batch(0).tolist()
-    twin = sampler(100, 20, twin=1).global_batch(0)
+    twin = sampler(100, 20, order=1).global_batch(0)
     assert twin.tolist() != s.global_batch(0).tolist()
     assert sorted(twin.tolist()) == sorted(s.global_batch(0).tolist())
 

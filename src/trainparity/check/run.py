@@ -16,7 +16,7 @@ from trainparity.records import CheckReport, CheckResult, CurveResult, PairResul
 
 Progress = Callable[[str], None]
 
-_RECUT = ("batchnorm-statistics", "loss-normalisation", "randomness", "buffers-only")
+_RECUT = ("batchnorm-statistics", "loss-normalisation", "buffers-only")
 """Causes that go away when one process cuts its batch as the candidate does."""
 
 

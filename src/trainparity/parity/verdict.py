@@ -69,7 +69,25 @@ def judge_traces(result: PairResult, left: Trace, right: Trace, floor: Floor, ma
             "verdict": "different" if rows else "bitwise" if _same_bits(left, right, _BITS) else "equivalent",
         }
     )
-    return explain(result, Difference(left, right, floor, margin, min(rows))) if rows else result
+    if rows:
+        return explain(result, Difference(left, right, floor, margin, min(rows)))
+    if result.verdict == "equivalent" and (width := _width(left, floor)) * margin > _WIDEST:
+        twins = f"the gradients of {result.left}'s twins are {width:.2g} apart at the first step of a window"
+        reason = f"the noise floor is too wide to prove anything: {twins}"
+        return result.model_copy(update={"verdict": "failed", "weights": None, "reason": reason})
+    return result
+
+
+_WIDEST = 0.5
+"""Relative distance of gradients that a floor times the margin must not excuse."""
+
+
+def _width(reference: Trace, floor: Floor) -> float:
+    """Return the largest floor of the whole gradient where a window starts: rounding has not grown there yet."""
+    starts = [window.start for window in reference.layout.windows()]
+    # In a step that overflows in the reference there is no gradient to be apart.
+    widths = floor["gradient"][starts, -1]
+    return float(widths[widths.isfinite()].amax()) if widths.isfinite().any() else 0.0
 
 
 _TRAINING: tuple[Judged, ...] = ("gradient", "update", "weight")

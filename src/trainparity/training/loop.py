@@ -43,8 +43,9 @@ class Trainer:
         configuration: Configuration,
         execution: Execution,
         *,
-        twin: int = 0,
+        order: int = 0,
     ) -> None:
+        """Make the model and its optimizer; `order` other than 0 visits each global batch in another order."""
         self.workload, self.dataset, self.train = workload, dataset, train
         self.configuration, self.execution = configuration, execution
         self.precision: Precision = configuration.precision
@@ -53,7 +54,7 @@ class Trainer:
             global_batch_size=train.global_batch_size,
             seed=train.seed,
             shuffle=train.shuffle,
-            twin=twin,
+            order=order,
         )
         self.strategy: Strategy = STRATEGIES[configuration.strategy](execution)
         # Initial weights come from the seed on the CPU, whatever device they move to.

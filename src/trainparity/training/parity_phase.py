@@ -139,6 +139,10 @@ class ParityPhase:
         Trace(self._layout(), self._arrays.stacked()).save(self._output)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
+    def draws_random_numbers(self) -> bool:
+        """Tell whether the model drew random numbers in its forward passes, as dropout does."""
+        return bool(Trace.load(self._output).arrays["rank/drew"].any())
+
     def final_loss(self) -> float:
         """Return the mean loss of the last ten steps."""
         return float(Trace.load(self._output).arrays["loss"][-10:].mean())

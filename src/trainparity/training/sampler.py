@@ -20,8 +20,8 @@ class Sampler:
     global_batch_size: int
     seed: int
     shuffle: bool
-    twin: int = 0
-    """A twin's number: it visits the same samples of each global batch in another order."""
+    order: int = 0
+    """Other than 0, as for a twin: the same samples of each global batch come in another order."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -37,8 +37,8 @@ class Sampler:
         order = _order(self.num_samples, self.seed, self.epoch(step), self.shuffle)
         first = step % self.steps_per_epoch * self.global_batch_size
         batch = order[first : first + self.global_batch_size]
-        if self.twin:
-            batch = batch[_generator(self.seed, step, _TWIN_ORDER - self.twin).permutation(len(batch))]
+        if self.order:
+            batch = batch[_generator(self.seed, step, _TWIN_ORDER - self.order).permutation(len(batch))]
         return torch.from_numpy(batch.copy())
 
 

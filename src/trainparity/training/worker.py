@@ -52,9 +52,9 @@ def run(spec: RunSpec, execution: Execution) -> None:
     dataset = data.load(spec.data)
     is_main = execution.rank == 0
 
-    def trainer(twin: int = 0) -> Trainer:
+    def trainer(order: int = 0) -> Trainer:
         torch.compiler.reset()
-        return Trainer(workload, dataset, spec.train, spec.configuration, execution, twin=twin)
+        return Trainer(workload, dataset, spec.train, spec.configuration, execution, order=order)
 
     first = trainer()
     twins = range(1, spec.parity.twins + 1) if spec.reference is None else range(0)
@@ -62,19 +62,21 @@ def run(spec: RunSpec, execution: Execution) -> None:
     total = first.num_steps * (1 + len(twins)) + timed
     title = f"{spec.position} {spec.run}"
     with tensor_cores(spec.configuration.precision), TrainingProgress(title, total, main=is_main) as progress:
-        for number in (0, *twins):
-            progress.phase(f"twin {number}" if number else "parity", number * first.num_steps)
-            phase = ParityPhase(spec, trainer(number) if number else first, twin=number, stop_requested=stop)
-            phase.run(progress.step)
-            if number == 0 and is_main:
-                loss = phase.final_loss()
+        parity = ParityPhase(spec, first, twin=0, stop_requested=stop)
+        progress.phase("parity", 0)
+        parity.run(progress.step)
+        for number in twins:
+            progress.phase(f"twin {number}", number * first.num_steps)
+            # A model that draws random numbers itself draws other ones for samples in another order.
+            order = 0 if parity.draws_random_numbers() else number
+            ParityPhase(spec, trainer(order), twin=number, stop_requested=stop).run(progress.step)
         if spec.timing:
             progress.phase("timing", total - timed)
             timing = timing_phase.measure(spec, spec.timing, trainer(), progress.step)
             if is_main:
                 timing.write(spec.work / "report" / "timing.json")
     if is_main:
-        Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
+        Result(steps=first.num_steps, loss=parity.final_loss()).write(spec.work / "result.json")
 
 
 def _quieten() -> None:
