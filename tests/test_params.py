@@ -139,7 +139,7 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
         ),
         (
             lambda c: c.update(references={"fp31": {}}),
-            r"^params.yaml: references.fp31: 'fp31' is not one of fp32, tf32,",
+            r"^params.yaml: references.fp31: 'fp31' is not one of fp64, fp32, tf32,",
         ),
         (
             lambda c: c["configs"].update({"reference-fp32": c["configs"]["cpu"]}),

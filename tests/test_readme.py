@@ -9,6 +9,7 @@ import torch
 import yaml
 
 from trainparity import params, validation, workloads
+from trainparity.parity.causes import Cause
 from trainparity.workloads import SampleRandomness
 
 ROOT = Path(__file__).parents[1]
@@ -16,7 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_its_workload_can_be_copied_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [code] = [c for c in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "class Classifier" in c]
     (tmp_path / "readme_workload.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -28,6 +29,13 @@ def test_its_workload_can_be_copied_and_trains(tmp_path: Path, monkeypatch: pyte
     loss.backward()
     assert loss.shape == () and workload.count(batch) == 4
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+
+
+def test_every_cause_is_explained_in_the_document_on_verdicts() -> None:
+    document = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", document, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
+    assert named == set(get_args(Cause))
 
 
 def test_its_example_of_a_new_configuration_is_valid() -> None:

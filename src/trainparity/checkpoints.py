@@ -77,11 +77,12 @@ def load(
         for name, tensor in parts["optimizer"].items():
             parameter, _, key = name.rpartition(".")
             state.setdefault(parameter, {})[key] = tensor
-        groups = values["param_groups"]
-        if keep_settings and optimizer.state:
-            groups = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)["param_groups"]
-        optimizer_state = {"state": state, "param_groups": groups}
+        optimizer_state = {"state": state, "param_groups": values["param_groups"]}
+        own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         set_optimizer_state_dict(model, optimizer, optimizer_state, options=_OPTIONS)
+        if keep_settings:
+            for group, options in zip(optimizer.param_groups, own, strict=True):
+                group.update(options)
     return parts["extra"], values["scalars"]
 
 

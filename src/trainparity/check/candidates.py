@@ -1,10 +1,11 @@
 """From what a person writes after `--against` to configurations: `ddp:2`, `gradaccum:4`, `ddp:2+gradaccum:2`."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from trainparity.params import Configuration
-from trainparity.validation import ParamsError, not_one_of
+from trainparity.validation import ParamsError, not_one_of, validate
 
 _WORLD = "world_size"
 CANDIDATES: dict[str, tuple[dict[str, Any], str | None]] = {
@@ -44,11 +45,7 @@ def parse(text: str) -> Configuration:
             raise ParamsError(f"--against {text}: {part!r}: {number!r} after {word}; allowed: {allowed}")
         if number:
             settings[str(counted)] = int(number)
-    try:
-        return Configuration.model_validate(settings)
-    except ValueError as error:
-        first = str(error).splitlines()[2].strip() if len(str(error).splitlines()) > 2 else str(error)
-        raise ParamsError(f"--against {text}: {first}") from None
+    return validate(Configuration, settings, Path(f"--against {text}"))
 
 
 def name(text: str) -> str:

@@ -52,7 +52,15 @@ def measured(difference: Difference) -> Evidence:
     evidence: Evidence = {f"{kind}_distance": difference.distance(kind) for kind in KINDS}
     evidence["gradient_cosine"] = float(left @ right / (lengths[0] * lengths[1]))
     evidence["gradient_norm_ratio"] = float(lengths[1] / lengths[0])
+    options = sorted({name for trace in (difference.left, difference.right) for name in trace.arrays})
+    odd = [name for name in options if name.startswith("setting/") and _differ(difference.pair(name))]
+    if odd:
+        evidence["options_that_differ"] = [name.removeprefix("setting/") for name in odd]
     return evidence
+
+
+def _differ(values: tuple[torch.Tensor, torch.Tensor] | None) -> bool:
+    return values is None or not torch.allclose(*values, rtol=1e-6, atol=0.0)
 
 
 def _plain(value: Any) -> Any:

@@ -65,7 +65,7 @@ def record(
     number = int(os.environ.get(TWIN) or 0) if twin is None else twin
     for name, value, least in (
         ("interval", interval, 1),
-        ("first", first, 1),
+        ("first", first, 0),
         ("every", every, 0),
         ("twin", number, 0),
     ):
@@ -73,12 +73,15 @@ def record(
             raise ValueError(f"{name} is {value}; it must be at least {least}")
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
+    followed = Path(folder) if number and every and follow is None else Path(follow) if follow is not None else None
+    if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
+        raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
     return Recorder(
         Probe(model, optimizer, sketch_size=sketch_size, samples=_sample_source(samples)),
         Path(folder),
         traced=lambda step: step < first or step % interval == 0,
         every=every,
-        follow=Path(follow) if follow is not None else None,
+        follow=followed,
         twin=number,
         settings={"samples": "identity" if samples is not None else "content", **(settings or {})},
     )
@@ -100,7 +103,7 @@ class Recorder:
     ) -> None:
         self._probe, self._traced = probe, traced
         self._every, self._twin, self._settings = every, twin, settings
-        self._follow = folder if twin and every and follow is None else follow
+        self._follow = follow
         self.folder = folder / "twins" / str(twin) if twin else folder
         self._arrays, self._steps = StepArrays(), list[int]()
         self._curve: list[tuple[int, str, float]] = []
@@ -113,8 +116,6 @@ class Recorder:
             (self.folder / "trace.json").unlink(missing_ok=True)
         self._after = probe.optimizer.register_step_post_hook(self._updated)
         probe.on_skipped = self._finish
-        if self._follow is not None and (kept := Layout.read(self._follow / "trace.json").window) != every:
-            raise RecordError(f"{self._follow}: recorded with every={kept}, it can't be followed with every={every}")
         self._move()
         self._begin()
         atexit.register(self.close)
@@ -130,9 +131,9 @@ class Recorder:
     def log(self, **values: float | Tensor) -> None:
         """Note figures of the current step, such as loss: they make the curve that whole runs are compared by."""
         for name, value in values.items():
-            self._curve.append((self.step, name, float(value)))
+            self._curve.append((self.step, name, float(torch.as_tensor(value).detach())))
         if "loss" in values:
-            self._loss = float(values["loss"])
+            self._loss = float(torch.as_tensor(values["loss"]).detach())
 
     def close(self) -> None:
         """Write the trace and remove all hooks."""

@@ -113,6 +113,8 @@ def samples(difference: Difference) -> Finding | None:
         return None
     if not all(counts) or torch.equal(*hashes):
         return None
+    if not _identified(difference):
+        return None
     ours, theirs = (_identities(trace, difference.row) for trace in (difference.left, difference.right))
     missing, extra = _without(ours, theirs), _without(theirs, ours)
     twice = len(theirs) - len(set(theirs))
@@ -135,6 +137,15 @@ def samples(difference: Difference) -> Finding | None:
     else:
         what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
     return Finding("samples", f"at step {difference.step} {what}", advice, evidence)
+
+
+def _identified(difference: Difference) -> bool:
+    """Tell whether samples that differ are other samples: known by contents alone, they may be the same, augmented."""
+    traces = difference.left, difference.right
+    if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
+        return True
+    ours, theirs = ({int(i) for i in trace.arrays["sample_ids"].flatten().tolist() if i} for trace in traces)
+    return bool(ours & theirs)
 
 
 def _identities(trace: Trace, row: int) -> list[int]:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.sketch import Sketcher, mix, row_digests
-from trainparity.parity.recording.unwrap import is_compiled
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""
@@ -27,7 +26,7 @@ class ForwardHooks:
     sum does not depend on how the batch was cut into micro-batches and over ranks, so it can be compared.
     """
 
-    def __init__(self, model: nn.Module, size: int, samples: Samples | None) -> None:
+    def __init__(self, model: nn.Module, size: int, samples: Samples | None, *, attach: bool) -> None:
         self._model, self._samples = model, samples
         self._sketch = Sketcher(size)
         self.names: list[str] = []
@@ -35,7 +34,7 @@ class ForwardHooks:
         self.modules = [(name or "(model)", module) for name, module in model.named_modules()]
         self._leaves = [(name, module) for name, module in self.modules if not list(module.children())]
         self._handles: list[Any] = []
-        if not is_compiled(model):
+        if attach:
             self._attach()
         self.active = False
         self.on_enter: Callable[[torch.dtype | None], None] | None = None

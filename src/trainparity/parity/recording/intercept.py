@@ -20,6 +20,9 @@ class Listener(Protocol):
     def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
         """Gradients are about to be divided by the loss scale."""
 
+    def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """The scaler is about to make a step: it takes the scale away, or lets a fused optimizer do so."""
+
     def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """The scaler has made a step, or has skipped it for an overflow."""
 
@@ -100,6 +103,8 @@ def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _step(original: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, *rest: Any, **keywords: Any) -> Any:
+        for listener in _listeners:
+            listener.scaler_stepping(optimizer)
         result = original(self, optimizer, *rest, **keywords)
         for listener in _listeners:
             listener.scaler_stepped(optimizer)

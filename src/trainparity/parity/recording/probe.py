@@ -10,7 +10,7 @@ from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks, Samples
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
-from trainparity.parity.recording.unwrap import unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
 
 MAX_SAMPLES = 4096
 """Samples of a step that are kept one by one; of more, only their common hash."""
@@ -32,7 +32,7 @@ class Probe:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
         self.model, self.optimizer = unwrap_model(model), unwrap_optimizer(optimizer)
         self._sketch = Sketcher(sketch_size)
-        self.forward = ForwardHooks(self.model, sketch_size, samples)
+        self.forward = ForwardHooks(self.model, sketch_size, samples, attach=not is_compiled(model))
         self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
         self._before = self.optimizer.register_step_pre_hook(self._updating)
         self._active, self._updated = False, False
@@ -116,6 +116,10 @@ class Probe:
         """Note that the loss scale is taken away."""
         if self._active and unwrap_optimizer(optimizer) is self.optimizer:
             self._unscaled = True
+
+    def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that the loss scale will not be in the update."""
+        self.unscaling(optimizer)
 
     def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """Tell the loop's recorder of a step that the scaler has skipped for an overflow."""

@@ -1,0 +1,147 @@
+"""What the Recorder costs: time of a step with and without it, and the size of a large model's trace.
+
+Rounds alternate between a loop without and a loop with the Recorder, so that drift of the machine falls on both.
+"""
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor, nn
+from torchvision.models import resnet18
+
+import trainparity
+from trainparity.environment import detect
+from trainparity.records import write_text
+
+RESULTS = Path(__file__).parent / "results"
+INTERVAL = 50
+"""The Recorder's default."""
+
+
+class LanguageModel(nn.Module):
+    """A causal transformer over bytes; `layers` and `width` set its size."""
+
+    def __init__(self, layers: int, width: int, vocabulary: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map tokens [B, T] to logits [B, T, V]."""
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=tokens.device)
+        logits: Tensor = self.head(self.blocks(self.embed(tokens), mask=mask, is_causal=True))
+        return logits
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1)] = 5,
+    steps: Annotated[int, typer.Option(help="Timed steps of a round; from the default interval on.", min=50)] = 100,
+    large: Annotated[bool, typer.Option(help="Trace 50 steps of a model of 365 million parameters.")] = True,
+) -> None:
+    """Measure, print and write benchmarks/results/recorder-<device>.json."""
+    environment = detect()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = next((a.name for a in environment.accelerators), environment.processor)
+    result: dict[str, Any] = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "fingerprint": environment.fingerprint,
+        "device": name,
+        "torch": environment.torch,
+        "threads": torch.get_num_threads(),
+        "interval": INTERVAL,
+        "cost": {label: _cost(make, device, rounds, steps) for label, make in WORKLOADS.items()},
+    }
+    if large:
+        result["large"] = _large(device)
+    text = json.dumps(result, indent=1)
+    print(text)
+    write_text(RESULTS / f"recorder-{'-'.join(name.lower().replace('(r)', '').split())}.json", text + "\n")
+
+
+def _resnet() -> tuple[nn.Module, Tensor]:
+    return resnet18(num_classes=10), torch.randn(32, 3, 64, 64)
+
+
+def _transformer() -> tuple[nn.Module, Tensor]:
+    return LanguageModel(6, 256, 1024), torch.randint(0, 1024, (16, 128))
+
+
+WORKLOADS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
+    "resnet18, 32 images of 64 x 64": _resnet,
+    "transformer of 5 million parameters, 16 lines of 128 tokens": _transformer,
+}
+
+
+def _cost(
+    make: Callable[[], tuple[nn.Module, Tensor]], device: torch.device, rounds: int, steps: int
+) -> dict[str, Any]:
+    """Return medians over rounds in milliseconds, and what the Recorder adds to a step at its default interval."""
+    torch.manual_seed(0)
+    model, inputs = make()
+    model, inputs = model.to(device), inputs.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    _time(model, optimizer, inputs, 5)
+    plain, watched, traced = [], [], []
+    for _ in range(rounds):
+        plain.append(statistics.median(_time(model, optimizer, inputs, steps)))
+        with tempfile.TemporaryDirectory() as folder, trainparity.record(model, optimizer, folder, first=0) as recorder:
+            times = _time(model, optimizer, inputs, steps + 1)
+            assert recorder.step == steps + 1
+        traced.append(statistics.median(times[::INTERVAL]))
+        watched.append(statistics.median(t for i, t in enumerate(times) if i % INTERVAL))
+    over = [w - p + (t - w) / INTERVAL for p, w, t in zip(plain, watched, traced, strict=True)]
+    shares = sorted(o / p for o, p in zip(over, plain, strict=True))
+    return {
+        "plain_step_ms": statistics.median(plain),
+        "untraced_step_ms": statistics.median(watched),
+        "traced_step_ms": statistics.median(traced),
+        "overhead": statistics.median(shares),
+        "overhead_of_rounds": shares,
+    }
+
+
+def _time(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, steps: int) -> list[float]:
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        if inputs.is_cuda:
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - start))
+    return times
+
+
+def _large(device: torch.device) -> dict[str, Any]:
+    """Trace 50 steps of a model of 365 million parameters and return the size of what is written."""
+    torch.manual_seed(0)
+    model = LanguageModel(28, 1024, 12000).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    tokens = torch.randint(0, 12000, (1, 8), device=device)
+    with tempfile.TemporaryDirectory() as folder:
+        with trainparity.record(model, optimizer, folder, first=50):
+            times = _time(model, optimizer, tokens, 50)
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+    return {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "tensors": len(list(model.parameters())),
+        "traced_steps": 50,
+        "mib": size / 2**20,
+        "traced_step_s": statistics.median(times) / 1000,
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,69 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainparity.parity.curves import judge_curves, read_curve
+from trainparity.records import RecordError
+
+
+def curves(seeds: range, shift: float = 0.0, late: float = 0.0) -> list[list[float]]:
+    """Falling losses whose level varies by 0.1 over seeds; `late` is a shift of the last tenth only."""
+    found = []
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        level = 1 + 0.1 * generator.standard_normal()
+        losses = level * np.exp(-np.arange(100) / 40) + 0.01 * generator.standard_normal(100) + shift
+        losses[90:] += late
+        found.append(losses.tolist())
+    return found
+
+
+def test_runs_of_one_recipe_are_consistent_about_as_often_as_the_level_says() -> None:
+    drifted = sum(
+        judge_curves(curves(range(100 * i, 100 * i + 5)), curves(range(100 * i + 50, 100 * i + 55))).verdict
+        == "drifted"
+        for i in range(60)
+    )
+    assert drifted <= 8  # 3 expected at 0.05; more than 8 of 60 come about once in 500
+
+
+def test_a_shift_beyond_the_spread_has_drifted_wherever_in_the_run_it_is() -> None:
+    assert judge_curves(curves(range(5)), curves(range(5, 10), shift=0.6)).verdict == "drifted"
+    late = judge_curves(curves(range(5)), curves(range(5, 10), late=0.2))
+    assert late.verdict == "drifted" and (late.p_value or 1) < 0.05
+
+
+def test_the_stated_power_holds() -> None:
+    found = judge_curves(curves(range(8)), curves(range(8, 16)))
+    assert found.detectable is not None
+    spread = float(np.std([np.mean(c[90:]) for c in curves(range(200))], ddof=1))
+    shift = (found.detectable + 0.5) * max(spread, found.spread or 0)
+    trials = [
+        judge_curves(curves(range(s, s + 8)), curves(range(s + 8, s + 16), late=shift)) for s in range(20, 520, 25)
+    ]
+    assert sum(trial.verdict == "drifted" for trial in trials) >= 0.6 * len(trials)
+
+
+def test_too_few_runs_and_diverged_ones() -> None:
+    few = judge_curves(curves(range(3)), curves(range(3)))
+    assert few.verdict == "cannot judge" and "four of each can" in few.sentence
+    diverged = [*curves(range(4)), [math.nan] * 100]
+    found = judge_curves(curves(range(5)), diverged)
+    assert (found.verdict, found.reason) == ("drifted", "1 of 5 runs diverged")
+    assert judge_curves(diverged, curves(range(5))).verdict == "cannot judge"
+
+
+def test_curves_are_read_from_the_pipeline_and_from_a_recorder(tmp_path: Path) -> None:
+    (tmp_path / "loss.csv").write_text("step,loss\n" + "".join(f"{i},{i / 2}\n" for i in range(12)))
+    assert read_curve(tmp_path)[:3] == [0, 0.5, 1]
+    (tmp_path / "loss.csv").rename(tmp_path / "curve.csv")
+    rows = [f"{i},{name},{value}\n" for i in range(12) for name, value in (("loss", i), ("accuracy", 0.1))]
+    (tmp_path / "curve.csv").write_text("step,name,value\n" + "".join(rows))
+    assert read_curve(tmp_path) == [float(i) for i in range(12)]
+    with pytest.raises(RecordError, match=r"no loss\.csv or curve\.csv"):
+        read_curve(tmp_path / "none")
+    (tmp_path / "curve.csv").write_text("step,name,value\n0,loss,1\n")
+    with pytest.raises(RecordError, match="1 losses; a curve needs at least 10"):
+        read_curve(tmp_path)

@@ -1,0 +1,217 @@
+"""The Recorder in plain loops, and what `trainparity compare` says of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from trainparity.parity.folders import compare_folders
+from trainparity.parity.recording.trace import Trace
+from trainparity.records import RecordError
+
+STEPS = 12
+
+
+def train(
+    folder: Path, *, parts: int = 1, scale: float = 1.0, steps: int = STEPS, lr: float = 0.05, **options: Any
+) -> None:
+    """Train a small network on fixed data; `scale` multiplies the loss, as a forgotten division does."""
+    torch.manual_seed(0)
+    data = torch.randn(16 * steps, 8, generator=torch.Generator().manual_seed(1))
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    with trainparity.record(model, optimizer, folder, **options) as recorder:
+        for step in range(steps):
+            optimizer.zero_grad()
+            for part in data[16 * step : 16 * (step + 1)].chunk(parts):
+                loss = model(part).square().sum() / 16 * scale
+                loss.backward()
+            optimizer.step()
+            recorder.log(loss=loss)
+
+
+def test_twins_are_found_beside_the_reference_and_calibrate_the_floor(tmp_path: Path) -> None:
+    train(tmp_path / "a")
+    train(tmp_path / "b", parts=4)
+    bound = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (bound.verdict, bound.calibrated) == ("equivalent", False)
+    for twin in (1, 2):
+        train(tmp_path / "a", twin=twin)
+    measured = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (measured.verdict, measured.calibrated, measured.exit_code) == ("equivalent", True, 0)
+    assert (measured.distance_over_floor or 0) > 0.1
+    assert compare_folders(tmp_path / "a", tmp_path / "a").verdict == "bitwise"
+
+
+def test_the_environment_makes_a_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINPARITY_TWIN", "3")
+    train(tmp_path / "a")
+    assert Trace.load(tmp_path / "a" / "twins" / "3").layout.twin == 3
+    assert not (tmp_path / "a" / "trace.json").exists()
+
+
+@pytest.mark.parametrize("twins", [0, 2])
+def test_a_fault_is_named_with_and_without_twins(tmp_path: Path, twins: int) -> None:
+    for twin in range(twins + 1):
+        train(tmp_path / "a", twin=twin)
+    train(tmp_path / "b", parts=2, scale=2.0)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.step, found.exit_code) == ("different", "loss-normalisation", 0, 1)
+    assert found.evidence["factor"] == pytest.approx(2, rel=1e-4)
+    assert (found.tensor or "").startswith("gradient 2.")
+
+
+def test_only_the_first_steps_and_every_so_many_are_traced(tmp_path: Path) -> None:
+    train(tmp_path / "a", first=3, interval=5)
+    trace = Trace.load(tmp_path / "a")
+    assert trace.layout.steps == [0, 1, 2, 5, 10]
+    assert all(len(array) == 5 for array in trace.arrays.values())
+
+
+def test_windows_follow_the_reference(tmp_path: Path) -> None:
+    """A hot learning rate parts right runs; windows that start from the reference's state keep them together."""
+    settings = {"every": 4, "interval": 1, "steps": 40, "lr": 0.5}
+    train(tmp_path / "a", **settings)
+    for twin in (1, 2):
+        train(tmp_path / "a", twin=twin, **settings)
+    train(tmp_path / "b", parts=4, follow=tmp_path / "a", **settings)
+    assert compare_folders(tmp_path / "a", tmp_path / "b").verdict == "equivalent"
+    assert len(list((tmp_path / "a" / "windows").iterdir())) == 10
+    traces = [Trace.load(tmp_path / name).arrays["start/sketch"] for name in "ab"]
+    assert torch.equal(traces[0][8], traces[1][8])
+    with pytest.raises(RecordError, match="recorded with every=4, it can't be followed with every=5"):
+        train(tmp_path / "c", follow=tmp_path / "a", every=5)
+
+
+def test_a_difference_in_the_middle_of_a_followed_run_is_found_at_its_step(tmp_path: Path) -> None:
+    settings = {"every": 4, "interval": 1}
+    train(tmp_path / "a", **settings)
+    train(tmp_path / "a", twin=1, **settings)
+    torch.manual_seed(0)
+    data = torch.randn(16 * STEPS, 8, generator=torch.Generator().manual_seed(1))
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    with trainparity.record(model, optimizer, tmp_path / "b", follow=tmp_path / "a", **settings):
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            (model(data[16 * step : 16 * (step + 1)]).square().sum() / 16).backward()
+            if step >= 6:
+                optimizer.param_groups[0]["momentum"] = 0.8
+            optimizer.step()
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", 6)
+    assert found.tensor == "update 0.weight"
+    assert found.evidence["options"] == ["momentum"]
+
+
+def test_what_cannot_be_judged_says_why(tmp_path: Path) -> None:
+    train(tmp_path / "a")
+    train(tmp_path / "short", steps=5)
+    torch.manual_seed(0)
+    other = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    with trainparity.record(other, optimizer, tmp_path / "other"):
+        other(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+    reasons = {name: compare_folders(tmp_path / "a", tmp_path / name) for name in ("short", "other", "missing")}
+    assert all((found.verdict, found.exit_code) == ("cannot judge", 2) for found in reasons.values())
+    assert "steps: 8 traced to step 7 and 5 traced to step 4" in (reasons["short"].reason or "")
+    assert "parameters of one run only" in (reasons["other"].reason or "")
+    assert "no such folder" in (reasons["missing"].reason or "")
+    no_twin = compare_folders(tmp_path / "a", tmp_path / "a", [tmp_path / "a"])
+    assert "is no twin; record it with TRAINPARITY_TWIN=1" in (no_twin.reason or "")
+
+
+def test_mistakes_in_arguments_are_named(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="interval is 0; it must be at least 1"):
+        trainparity.record(model, optimizer, tmp_path, interval=0)
+    with pytest.raises(ValueError, match="follow needs every="):
+        trainparity.record(model, optimizer, tmp_path, follow=tmp_path)
+    with pytest.raises(TypeError, match="the optimizer is a dict"):
+        trainparity.record(model, {}, tmp_path)
+
+
+def test_the_loss_scaler_is_followed_through_skipped_steps(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, data = nn.Linear(8, 1), torch.randn(64, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**124, growth_interval=1000)
+    with trainparity.record(model, optimizer, tmp_path / "a", first=8) as recorder:
+        for part in data.chunk(8):
+            optimizer.zero_grad()
+            scaler.scale(model(part).square().sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert recorder.step == 8
+    trace = Trace.load(tmp_path / "a")
+    assert trace.layout.steps == list(range(8))
+    skipped = ~trace.arrays["gradient_norm"].isfinite()
+    assert skipped[0] and not skipped[-1]
+    moved = (trace.arrays["weight/sketch"] - trace.arrays["start/sketch"]).flatten(1).any(1)
+    assert torch.equal(moved, ~skipped)
+
+
+def test_samples_can_be_named_by_an_argument_or_a_function(tmp_path: Path) -> None:
+    class Indexed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)  # type: ignore[no-any-return]
+
+    def run(name: str, samples: Any, order: list[int]) -> Trace:
+        torch.manual_seed(0)
+        model = Indexed()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with trainparity.record(model, optimizer, tmp_path / name, samples=samples):
+            model(torch.randn(4, 4), index=torch.tensor(order)).sum().backward()
+            optimizer.step()
+        return Trace.load(tmp_path / name)
+
+    by_name = run("a", "index", [3, 1, 2, 0])
+    by_function = run("b", lambda inputs, keywords: keywords["index"], [0, 1, 2, 3])
+    assert by_name.arrays["sample_ids"].tolist() == [[1, 2, 3, 4]]
+    assert torch.equal(by_name.arrays["samples"], by_function.arrays["samples"])
+    assert by_name.layout.settings["samples"] == "identity"
+    with pytest.raises(KeyError, match="got no such argument"):
+        run("c", "ids", [0, 1, 2, 3])
+
+
+def test_the_command_prints_the_cause_and_its_exit_code_says_the_verdict(tmp_path: Path) -> None:
+    train(tmp_path / "a")
+    train(tmp_path / "b", parts=2, scale=2.0)
+    command = [sys.executable, "-m", "trainparity.cli", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    done = subprocess.run([*command, "--json", str(tmp_path / "out.json")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "cause: loss-normalisation" in done.stdout and "uncalibrated" in done.stdout
+    answer = json.loads((tmp_path / "out.json").read_text())
+    assert {"verdict", "cause", "step", "tensor", "distance_over_floor", "evidence"} <= answer.keys()
+    assert answer["verdict"] == "different"
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import trainparity, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_correct_accumulation_over_2000_steps_is_equivalent_by_windows(tmp_path: Path) -> None:
+    settings = {"every": 20, "interval": 10, "first": 0, "steps": 2000, "lr": 0.2}
+    train(tmp_path / "a", **settings)
+    train(tmp_path / "a", twin=1, **settings)
+    train(tmp_path / "windowed", parts=2, follow=tmp_path / "a", **settings)
+    train(tmp_path / "unbroken", parts=2, **settings)
+    found = compare_folders(tmp_path / "a", tmp_path / "windowed")
+    assert (found.verdict, found.calibrated, found.steps_compared) == ("equivalent", True, 200)
+    # Without windows rounding alone has parted the two by far more.
+    weights = {n: Trace.load(tmp_path / n).arrays["weight/sketch"][-1] for n in ("a", "windowed", "unbroken")}
+    apart = {n: float((weights[n] - weights["a"]).norm() / weights["a"].norm()) for n in ("windowed", "unbroken")}
+    assert apart["windowed"] < 1e-5 and apart["unbroken"] > 10 * apart["windowed"]
