@@ -142,8 +142,8 @@ def test_mistakes_in_arguments_are_named(tmp_path: Path) -> None:
 def test_the_loss_scaler_is_followed_through_skipped_steps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, data = nn.Linear(8, 1), torch.randn(64, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**124, growth_interval=1000)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=1000)
     with trainparity.record(model, optimizer, tmp_path / "a", first=8) as recorder:
         for part in data.chunk(8):
             optimizer.zero_grad()
