@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.recording",
     },
-    "controls": {"parity", "records"},
+    "controls": {"parity", "records", "strategies"},
     "launch": {"validation", "params", "records", "environment", "stage", "data", "workloads", "training"},
     "check": {"validation", "params", "records", "environment", "workloads", "launch", "parity"},
     "report": {"params", "records", "environment"},

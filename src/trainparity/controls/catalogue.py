@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainparity.controls.loop import GLOBAL_BATCH, LIMIT, Ddp, Fsdp, Loop
+from trainparity.controls.loop import GLOBAL_BATCH, LIMIT, STEPS, Ddp, Fsdp, Loop
 from trainparity.controls.models import MODELS, Transformer
 from trainparity.parity.causes import Cause
 from trainparity.parity.recorder import Recorder, record
 from trainparity.parity.recording import ranks
+from trainparity.strategies.data_parallel import CpuReplicas
 
 PLAIN = ("mlp", "conv-groupnorm", "transformer")
 """Models whose training does not depend on how the batch is cut."""
@@ -83,6 +84,27 @@ class Scaled(Loop):
     def __init__(self, model: str, seed: int) -> None:
         super().__init__(model, seed)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+
+class Compiled(Loop):
+    """The model compiled."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Compile."""
+        compiled: nn.Module = torch.compile(model)
+        return compiled
+
+
+class Replicas(Loop):
+    """`nn.DataParallel`'s algorithm over two replicas on the CPU."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Scatter, run, gather."""
+        return CpuReplicas(model, 2)
+
+    def record(self, folder: Path, twin: int) -> Recorder:
+        """Watch the model inside."""
+        return record(self.plain, self.optimizer, folder, first=STEPS, twin=twin)
 
 
 class DdpAccumulated(Ddp):
@@ -586,7 +608,7 @@ RIGHT = [
     _right(Itself, models=(*PLAIN, "conv-batchnorm", "mlp-dropout")),
     _right(Backwards, models=(*PLAIN, "conv-batchnorm")),
     _right(Scaled, models=(*PLAIN, "conv-batchnorm")),
-    *(_right(loop) for loop in (Accumulated, AccumulatedByFour, Uneven)),
+    *(_right(loop) for loop in (Accumulated, AccumulatedByFour, Uneven, Replicas, Compiled)),
     *(_right(loop, num_ranks=2) for loop in (Ddp, DdpAccumulated, Fsdp, FsdpAccumulated)),
     _right(UnevenShards, against=OddBatch, num_ranks=2),
 ]
