@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -91,8 +92,7 @@ class Compiled(Loop):
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Compile."""
-        compiled: nn.Module = torch.compile(model)
-        return compiled
+        return cast(nn.Module, torch.compile(model))
 
 
 class Replicas(Loop):
