@@ -19,7 +19,7 @@ experiments: setup ## show the experiments that were run, side by side
 	dvc exp show --only-changed --hide-workspace --no-pager --drop '.*/.*|.*yaml'
 
 test: setup ## run all tests
-	pytest
+	pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 lint: setup ## format check, lint, types
 	ruff format --check .

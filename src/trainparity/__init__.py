@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from trainparity.parity.recorder import record as record
 
 __all__ = ["Recorder", "record"]
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,9 @@ from typing import Literal
 from trainparity.params import Configuration, DeviceKind
 from trainparity.records import Record
 
+_IMAGE = Path("/etc/trainparity/image")
+"""Written into our images by docker/describe."""
+
 
 class Accelerator(Record):
     """A GPU that torch can use."""
@@ -43,7 +46,7 @@ class Environment(Record):
     compiler: str | None
     """C++ compiler that torch.compile needs on the CPU."""
     image: str | None
-    """Identity of the container image; null on the host."""
+    """Hash of everything that is installed in the container's image; null on the host."""
 
     @property
     def fingerprint(self) -> str:
@@ -106,7 +109,7 @@ def detect() -> Environment:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         accelerators=accelerators,
         compiler=_compiler(),
-        image=os.environ.get("TRAINPARITY_IMAGE"),
+        image=_IMAGE.read_text(encoding="utf-8").strip() if _IMAGE.exists() else None,
     )
 
 

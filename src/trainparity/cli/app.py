@@ -1,9 +1,10 @@
 """The command line's application, to which the commands are added."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
+
+from trainparity import __version__
 
 app = typer.Typer(
     help="Is it still the same training, and what did it gain?",
@@ -15,7 +16,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"trainparity {version('trainparity')}")
+        print(f"trainparity {__version__}")
         raise typer.Exit
 
 

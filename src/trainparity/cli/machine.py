@@ -1,6 +1,8 @@
 """Commands about this machine and the pipeline: what can run here, is params.yaml right, what came out."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from trainparity import params as parameters
 from trainparity import validation
 from trainparity.cli.app import app
 from trainparity.environment import Environment, Placement, Unavailable, detect, place
+from trainparity.records import Status
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 
@@ -88,6 +91,32 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
         if stages and {"compare", "report"} <= stages.keys():
             check_pipeline(params, content, pipeline)
     print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
+
+
+@app.command()
+def train(
+    name: Annotated[str, typer.Argument(help="An entry of `configs` in params.yaml.", metavar="CONFIGURATION")],
+) -> None:
+    """Train one configuration, and what it depends on, through the pipeline: exit code 0 trained, 1 failed, 2 skipped.
+
+    A result that is there already is not made again, unless it is that the run failed.
+    """
+    path, state = Path("params.yaml"), Path("runs") / name / "state" / "status.json"
+    params = parameters.load(path)
+    if name not in params.configs:
+        raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, list(params.configs))}")
+    repro = [sys.executable, "-m", "dvc", "repro", f"train@{name}"]
+    before = state.stat().st_mtime_ns if state.exists() else None
+    done = subprocess.run(repro, check=False)
+    there = not done.returncode and state.stat().st_mtime_ns == before
+    if there and Status.read(state).status == "failed":
+        done = subprocess.run([*repro, "--force", "--single-item"], check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+    status = Status.read(state)
+    if status.status != "trained":
+        print("; ".join(filter(None, (f"{name}: {status.status}: {status.reason}", status.remedy))), file=sys.stderr)
+    raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
 
 
 @app.command()
