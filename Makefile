@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro experiments test lint bench controls setup lock clean
+.PHONY: help repro experiments test images lint bench controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -21,10 +21,15 @@ experiments: setup ## show the experiments that were run, side by side
 test: setup ## run all tests
 	pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-lint: setup ## format check, lint, types
+images: setup ## build the CPU and CUDA images where they are missing or stale
+	python -m trainparity.launch.containers cpu cuda
+
+lint: setup ## format check, lint, types; the Dockerfile and its scripts
 	ruff format --check .
 	ruff check .
 	mypy src
+	hadolint docker/Dockerfile
+	shellcheck docker/install docker/entrypoint docker/describe .ci/run
 
 bench: setup ## measure the configurations side by side; figures go to benchmarks/results
 	python benchmarks/step_time.py

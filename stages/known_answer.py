@@ -5,13 +5,14 @@ from pathlib import Path
 
 from trainparity import params, validation
 from trainparity.environment import Environment
+from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.known_answer import read_claim, reproduce
 from trainparity.stage import exit_code
 
 STUDY = Path("studies/ddp-vs-accumulation")
 
 
-def main() -> None:
+def train() -> None:
     claims = STUDY / "claims.yaml"
     published = read_claim(validation.read_yaml(claims)["B1"], "B1", claims)
     settings = params.load(STUDY / "params.yaml")
@@ -19,6 +20,10 @@ def main() -> None:
     answer = reproduce("B1", published, settings, environment, Path("runs/known-answer"))
     answer.write(Path("runs/known-answer/result.json"))
     print(f"article B's published weights: {'reproduced' if answer.reproduced else 'NOT reproduced'}")
+
+
+def main() -> None:
+    here_or_contained(train, image_of_engine)
 
 
 if __name__ == "__main__":

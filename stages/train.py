@@ -4,17 +4,26 @@ import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.environment import Environment
+from trainparity.environment import Environment, detect
+from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
 from trainparity.stage import exit_code
 
 
-def main() -> None:
-    name = sys.argv[1]
+def train(name: str) -> None:
     settings = params.load(Path("params.yaml"))
-    environment = Environment.read(Path("runs/environment.json"))
+    if settings.runtime == "docker" and settings.configs[name].device == "mps":
+        print(f"{name}: on the host, as no container has Metal")
+        environment = detect()
+    else:
+        environment = Environment.read(Path("runs/environment.json"))
     status = run_configuration(settings, environment, name, runs=Path("runs"), data=Path("data/prepared"))
     print(f"{name}: {status.status}" + (f": {status.reason}" if status.reason else ""))
+
+
+def main() -> None:
+    name = sys.argv[1]
+    here_or_contained(lambda: train(name), lambda settings: image_of(settings.configs[name], settings))
 
 
 if __name__ == "__main__":

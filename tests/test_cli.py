@@ -31,7 +31,7 @@ def test_doctor_says_what_runs_and_why_the_rest_does_not() -> None:
 
 def test_validate_accepts_the_projects_params_and_names_mistakes(tmp_path: Path) -> None:
     fine = trainparity("validate")
-    assert (fine.returncode, fine.stdout) == (0, "params.yaml: fine: 8 configurations, 9 pairs\n")
+    assert (fine.returncode, fine.stdout) == (0, "params.yaml: fine: 8 configurations, 10 pairs\n")
     text = (ROOT / "params.yaml").read_text()
     (tmp_path / "params.yaml").write_text(text.replace("parallel: ddp", "parallel: dpp"))
     wrong = trainparity("validate", str(tmp_path / "params.yaml"))
@@ -106,3 +106,10 @@ def test_help_lists_the_commands() -> None:
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("doctor", "validate", "show"))
     assert trainparity("--version").stdout.startswith("trainparity 0.")
+
+
+def test_train_names_a_mistaken_configuration() -> None:
+    done = trainparity("train", "ddpp")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("params.yaml: configs: 'ddpp' is not one of cpu, mps")
+    assert done.stderr.endswith("did you mean ddp?\n")

@@ -45,7 +45,7 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
         "compiled",
     ]
     held = {pair.right for pair in params.pairs.values() if pair.left == "reference"}
-    assert held == set(params.configs)
+    assert held == {*params.configs, "counterpart"}
     assert ("ddp", "gradaccum") in {(pair.left, pair.right) for pair in params.pairs.values()}
 
 
@@ -127,7 +127,7 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
         ),
         (
             lambda c: c["pairs"]["ddp"].update(right="dddp"),
-            r"^params.yaml: pairs.ddp.right: 'dddp' is not one of reference, cpu, .* did you mean ddp\?$",
+            r"^params.yaml: pairs.ddp.right: 'dddp' is not one of cpu, .*, counterpart; did you mean ddp\?$",
         ),
         (
             lambda c: c["pairs"]["ddp"].update(left="ddp"),
@@ -143,7 +143,7 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
         ),
         (
             lambda c: c["configs"].update({"reference-fp32": c["configs"]["cpu"]}),
-            r"^params.yaml: configs.reference-fp32: names of references start so; choose another name$",
+            r"^params.yaml: configs.reference-fp32: the pipeline's own runs are named so; choose another name$",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Literal
 from trainparity.params import Configuration, DeviceKind
 from trainparity.records import Record
 
-_IMAGE = Path("/etc/trainparity/image")
+IMAGE = Path("/etc/trainparity/image")
 """Written into our images by docker/describe."""
 
 
@@ -109,7 +109,7 @@ def detect() -> Environment:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         accelerators=accelerators,
         compiler=_compiler(),
-        image=_IMAGE.read_text(encoding="utf-8").strip() if _IMAGE.exists() else None,
+        image=IMAGE.read_text(encoding="utf-8").strip() if IMAGE.exists() else None,
     )
 
 

@@ -13,6 +13,9 @@ DeviceKind = Literal["cpu", "mps", "cuda"]
 REFERENCE = "reference"
 """The name by which `pairs` calls the reference of a configuration's precision."""
 
+COUNTERPART = "counterpart"
+"""The name by which `pairs` calls the reference's training in the other runtime: in a container, or on the host."""
+
 
 def reference_name(precision: str) -> str:
     """Return the name of the run that configurations of a precision are held against."""
@@ -217,7 +220,10 @@ class Params(Section):
 
     parallel: str
     accelerator: Literal["auto", "cpu", "mps", "cuda"] = "auto"
-    runtime: Literal["host"] = "host"
+    runtime: Literal["host", "docker"] = "host"
+    """Where the training stages run: as processes of this machine, or each in a container of its image."""
+    deadline_s: float | None = Field(default=None, gt=0)
+    """A training stage in a container is stopped after so many seconds, its checkpoint kept; null never stops it."""
     workload: Workload
     dataset: Dataset
     train: Train
@@ -231,20 +237,25 @@ class Params(Section):
     def _names_exist(self) -> Self:
         names = list(self.configs)
         for name in names:
-            if name == REFERENCE or name.startswith(f"{REFERENCE}-"):
-                raise mistake("names of references start so; choose another name", "configs", name)
+            if name in (REFERENCE, COUNTERPART) or name.startswith(f"{REFERENCE}-"):
+                raise mistake("the pipeline's own runs are named so; choose another name", "configs", name)
         if self.parallel not in names:
             raise mistake(not_one_of(self.parallel, names), "parallel")
         for name, pair in self.pairs.items():
             for side in ("left", "right"):
                 value = getattr(pair, side)
-                if value not in (REFERENCE, *names):
-                    raise mistake(not_one_of(value, [REFERENCE, *names]), "pairs", name, side)
+                allowed = [REFERENCE, *names] if side == "left" else [*names, COUNTERPART]
+                if value not in (REFERENCE, *allowed):
+                    raise mistake(not_one_of(value, allowed), "pairs", name, side)
             if pair.left == pair.right:
                 raise mistake(f"{pair.right!r} is held against itself; name another run", "pairs", name, "right")
             if pair.right == REFERENCE:
                 raise mistake("'reference' stands on the left; name a configuration here", "pairs", name, "right")
         return self
+
+    def precision_of(self, run: str) -> Precision:
+        """Return the precision of a configuration, or of the counterpart, which is that of the first reference."""
+        return self.configs[run].precision if run in self.configs else next(iter(self.references))
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:

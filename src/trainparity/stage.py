@@ -16,14 +16,18 @@ class StoppedBySignal(Exception):
         self.number = number
 
 
+class StageError(Exception):
+    """Something that the stage needs is not there; the message says what, and what to do."""
+
+
 def exit_code(stage: Callable[[], None]) -> int:
-    """Run a stage: 0 if it ends, 2 for a mistake in its params, 1 for a bad input, 128 + n after signal n."""
+    """Run a stage: 0 if it ends, 1 if anything is missing, 2 for a mistake in params, 128 + n on signal n."""
     try:
         stage()
     except ParamsError as error:
         print(error, file=sys.stderr)
         return 2
-    except RecordError as error:
+    except (RecordError, StageError) as error:
         print(error, file=sys.stderr)
         return 1
     except StoppedBySignal as error:

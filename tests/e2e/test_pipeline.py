@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trainparity.launch.containers import look
+
 ROOT = Path(__file__).parents[2]
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
 
@@ -20,11 +22,13 @@ PRETENDED_PROBE = """
 import sys
 from pathlib import Path
 from trainparity.environment import Accelerator, detect
+from trainparity.launch.containers import look
 found = detect()
 if Path("pretend").exists():
     gpu = Accelerator(kind="mps", name="pretended GPU", memory_mib=1)
     found = found.model_copy(update={"accelerators": [gpu]})
 found.write(Path("runs/environment.json"))
+look().write(Path("runs/engine.json"))
 """
 
 
@@ -102,6 +106,8 @@ def test_every_configuration_trains_and_is_judged(project: Project) -> None:
     assert isinstance(configurations, dict) and isinstance(pairs, dict)
     can_train = {name for name, c in configurations.items() if c["status"] == "trained"}
     assert can_train >= TRAINED, {name: c["reason"] for name, c in configurations.items()}
+    if look().missing is None:
+        can_train.add("counterpart")
     for name, pair in pairs.items():
         runs = {pair["right"]} | ({pair["left"]} & set(configurations))
         expected = {"bitwise", "equivalent"} if runs <= can_train else {"skipped"}

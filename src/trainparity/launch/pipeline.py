@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from trainparity.params import Params, reference_name
+from trainparity.params import COUNTERPART, Params, reference_name
 from trainparity.validation import ParamsError
 
 
 def needed(params: Params, part: str) -> list[str]:
     """Return the folders of all runs that hold a part (`state` or `report`)."""
     runs = [*(reference_name(precision) for precision in params.references), *params.configs]
+    if part == "state" and any(pair.right == COUNTERPART for pair in params.pairs.values()):
+        runs.append(COUNTERPART)
     return [f"runs/{run}/{part}" for run in runs]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
-from trainparity.params import Configuration, Params, Precision, reference_name
+from trainparity.params import COUNTERPART, Configuration, Params, Precision, reference_name
 from trainparity.records import Status, write_text
 from trainparity.training.spec import Failure, Result, RunSpec, reference_configuration
 
@@ -42,6 +42,21 @@ def run_configuration(
         return result
     state = runs / reference / "state"
     return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
+
+
+def run_counterpart(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
+    """Train the first reference's settings again into `runs/counterpart`, in the runtime that this process is in."""
+    precision = params.precision_of(COUNTERPART)
+    state, configuration = runs / reference_name(precision) / "state", reference_configuration(precision)
+    return _run(params, environment, COUNTERPART, configuration, runs=runs, data=data, reference=state, timed=False)
+
+
+def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
+    """Record in `runs/counterpart` why there is none."""
+    configuration = reference_configuration(params.precision_of(COUNTERPART))
+    status = _status(COUNTERPART, configuration, status="skipped", reason=reason)
+    _publish(status, runs / COUNTERPART, _work(runs, COUNTERPART))
+    return status
 
 
 def _run(

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from trainparity.measure.clocks import synchronise
 from trainparity.params import Precision
@@ -20,6 +19,8 @@ _DTYPES = {
 
 def count_flops(step: Callable[[], object]) -> float | None:
     """Count the operations of matrix products, convolutions and attention; None if they can't be counted."""
+    from torch.utils.flop_counter import FlopCounterMode  # it warns of missing Triton when imported
+
     try:
         with FlopCounterMode(display=False) as counter:
             step()

@@ -29,7 +29,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
     results: list[PairResult] = []
     rows: list[tuple[object, ...]] = []
     for name, pair in params.pairs.items():
-        reference = reference_name(params.configs[pair.right].precision)
+        reference = reference_name(params.precision_of(pair.right))
         left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
         result = judge(name, left, right, floor(reference), params.parity.margin)
         results.append(result)

@@ -80,9 +80,10 @@ def run(spec: RunSpec, execution: Execution) -> None:
 
 
 def _quieten() -> None:
-    """Silence what torch says of choices that are ours: no compiler cache while timing, no CUDA on a CPU."""
+    """Silence what torch says of choices that are ours: no compiler cache while timing, no CUDA or Triton on a CPU."""
     warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    for name in ("torch.utils.cpp_extension", "torch.utils.flop_counter"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _StopRequest:

@@ -1,0 +1,40 @@
+"""Stage `counterpart`: the reference's training in the other runtime, in a container or on the host."""
+
+import sys
+from pathlib import Path
+
+from trainparity import params
+from trainparity.environment import IMAGE, detect
+from trainparity.launch.containers import Engine, image_of, run_contained
+from trainparity.launch.runs import run_counterpart, skip_counterpart
+from trainparity.stage import StageError, exit_code
+from trainparity.training.spec import reference_configuration
+
+INSIDE = "inside"
+"""Argument of the command in the container."""
+
+
+def main() -> None:
+    settings = params.load(Path("params.yaml"))
+    if sys.argv[1:] == [INSIDE] or (settings.runtime == "docker" and not IMAGE.exists()):
+        status = run_counterpart(settings, detect(), runs=Path("runs"), data=Path("data/prepared"))
+        print(f"counterpart: {status.status}" + (f": {status.reason}" if status.reason else ""))
+        return
+    try:
+        in_container(settings)
+    except StageError as error:  # the pipeline asked for no container; it goes on without
+        skip_counterpart(settings, str(error), runs=Path("runs"))
+        print(f"counterpart: skipped: {error}")
+
+
+def in_container(settings: params.Params) -> None:
+    engine = Engine.read(Path("runs/engine.json"))
+    if engine.missing:
+        raise StageError(engine.missing)
+    precision = settings.precision_of(params.COUNTERPART)
+    kind = image_of(reference_configuration(precision), settings) or "cpu"
+    run_contained(kind, [sys.argv[0], INSIDE], deadline_s=settings.deadline_s)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

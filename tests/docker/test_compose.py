@@ -1,0 +1,102 @@
+"""The images and compose.yaml with a real engine, on a copy of the project that belongs to an ordinary user."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docker.project import Project
+
+pytestmark = pytest.mark.docker
+
+
+def inspect(image: str) -> dict[str, object]:
+    done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(done.stdout)[0]["Config"]
+    return found
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_an_image_runs_as_nobody_special_and_says_what_it_holds(target: str, images: None) -> None:
+    config = inspect(f"trainparity:{target}")
+    labels = config["Labels"]
+    assert isinstance(labels, dict)
+    assert config["User"] == "1000:1000"
+    assert labels["org.opencontainers.image.title"] == f"trainparity {target}"
+    assert labels["org.opencontainers.image.revision"]
+    versions = "import torch; print(torch.__version__.split('+')[0], torch.version.cuda)"
+    torch, cuda = run("docker", "run", "--rm", f"trainparity:{target}", "python", "-c", versions).stdout.split()
+    assert labels["org.trainparity.torch"] == torch
+    if target == "cuda":
+        assert labels["org.trainparity.cuda"] == cuda
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_cuda_image_says_what_it_cannot_run_here(project: Project) -> None:
+    found = json.loads(project.docker("trainparity:cuda", "trainparity", "doctor", "--json").stdout)
+    assert found["environment"]["cuda"] and found["environment"]["image"]
+    here = found["configurations"]["cuda-single"]
+    assert here["runs"] or "no NVIDIA GPU that torch can use" in here["reason"]
+    assert found["configurations"]["compiled"]["runs"]  # the compiler is there
+
+
+def test_every_service_is_locked_down(project: Project) -> None:
+    services = json.loads(project.compose("config", "--format", "json").stdout)["services"]
+    assert {"prepare", "train-cpu", "train-cuda", "repro", "compare", "report", "test"} <= set(services)
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"] and service["init"] and service["user"] == f"{project.uid}:{project.uid}", name
+        assert (service["network_mode"] == "none") == (name != "prepare"), name
+
+
+def test_a_run_trains_on_real_data_and_belongs_to_the_caller(project: Project) -> None:
+    done = project.compose("run", "--rm", "train-cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = [project.folder / "runs" / "cpu", *(project.folder / "runs" / "cpu").rglob("*")]
+    assert {path.stat().st_uid for path in made} == {project.uid}
+    assert project.status("cpu")["status"] == "trained"
+    # Nothing is trained twice, and another configuration trains on top of it.
+    done = project.compose("run", "--rm", "train-cpu", "ddp")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Running stage 'train@ddp'" in done.stdout and "Running stage 'reference@fp32'" not in done.stdout
+
+
+def test_a_mistake_is_one_clear_sentence(project: Project) -> None:
+    unknown = project.compose("run", "--rm", "train-cpu", "dpp")
+    assert unknown.returncode == 2
+    assert "params.yaml: configs: 'dpp' is not one of cpu, mps" in unknown.stderr and "did you mean" in unknown.stderr
+    stranger = project.compose("run", "--rm", "train-cpu", UID=str(project.uid + 1))
+    assert stranger.returncode == 1
+    message = f"user {project.uid + 1} can't write to the project, which belongs to user {project.uid}"
+    assert message in stranger.stderr and "export UID GID" in stranger.stderr
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="here is an NVIDIA driver")
+def test_cuda_without_a_gpu_ends_with_one_sentence(project: Project) -> None:
+    done = project.compose("run", "--rm", "train-cuda")
+    assert done.returncode != 0 and "Traceback" not in done.stdout + done.stderr
+    assert 'could not select device driver "nvidia"' in done.stderr
+
+
+def test_a_full_disk_is_named(project: Project) -> None:
+    small = ["--tmpfs", "/workspace/.trainparity:size=64k,mode=1777"]
+    done = project.docker("trainparity:cpu", "python", "stages/train.py", "cpu", options=small)
+    assert "No space left on device" in done.stdout + done.stderr
+
+
+def test_a_killed_container_leaves_nothing_half_written_and_the_next_run_goes_on(project: Project) -> None:
+    project.edit("train", "max_steps", value=50)
+    name = f"trainparity-test-{os.getpid()}"
+    started = project.start("run", "--rm", "--name", name, "train-cpu", "gradaccum")
+    project.wait_for(project.folder / ".trainparity/work/runs/gradaccum/spec.json")
+    run("docker", "kill", name)
+    assert started.wait() != 0
+    assert not (project.folder / "runs/gradaccum").exists()
+    done = project.compose("run", "--rm", "train-cpu", "gradaccum")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.status("gradaccum")["steps"] == 50

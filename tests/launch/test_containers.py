@@ -1,0 +1,62 @@
+"""What is decided about containers before one is started; tests/docker starts them."""
+
+from pathlib import Path
+
+import pytest
+
+from trainparity import params as parameters
+from trainparity.environment import detect
+from trainparity.launch import containers
+from trainparity.stage import StageError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+
+
+def test_without_an_engine_it_says_what_to_do(nowhere: None) -> None:
+    with pytest.raises(StageError, match=r"no Docker engine answers .*: start it, or set `runtime: host`"):
+        containers.connect()
+    found = containers.look()
+    assert found.image is None and found.missing and "no Docker engine answers" in found.missing
+
+
+def test_a_stage_on_the_host_never_looks_for_an_engine(
+    nowhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    ran: list[str] = []
+    containers.here_or_contained(lambda: ran.append("here"), containers.image_of_engine)
+    assert ran == ["here"]
+    text = (ROOT / "params.yaml").read_text().replace("runtime: host", "runtime: docker")
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(StageError, match="no Docker engine answers"):
+        containers.here_or_contained(lambda: ran.append("here"), containers.image_of_engine)
+    assert ran == ["here"]
+
+
+def test_a_configuration_runs_in_its_devices_image_and_apples_gpu_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = parameters.load(ROOT / "params.yaml")
+    monkeypatch.chdir(tmp_path)
+    detect().write(Path("runs/environment.json"))
+    assert containers.image_of(settings.configs["cpu"], settings) == "cpu"
+    assert containers.image_of(settings.configs["mps"], settings) is None
+
+
+def test_an_image_is_stale_when_what_it_is_made_from_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("docker/Dockerfile", "docker/install", "docker/entrypoint", "docker/describe", "requirements.lock"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    first = containers.inputs()
+    assert containers.inputs() == first
+    (tmp_path / "requirements.lock").write_text("torch==0")
+    second = containers.inputs()
+    monkeypatch.setenv("TORCH_INDEX", "registry")
+    assert len({first, second, containers.inputs()}) == 3
