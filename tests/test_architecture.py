@@ -33,7 +33,7 @@ BELOW: dict[str, set[str]] = {
     "report": {"params", "records", "environment"},
     "cli": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "check", "report",
+        "check", "report", "stage",
     },
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from trainparity.params import Configuration, load
 ROOT = Path(__file__).parents[1]
 LINUX = Environment(
     system="Linux", machine="x86_64", python="3.11.7", torch="2.15.0", torchvision="0.29.2", cuda="13.2",
-    processor="A processor", cores=8, accelerators=[], compiler="g++ 12", image=None,
+    processor="A processor", cores=8, accelerators=[], compiler="g++ 12", nodes=1, image=None,
 )  # fmt: skip
 
 
@@ -156,3 +156,14 @@ def test_the_compiler_is_the_one_that_torch_would_call(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("CXX", cxx)
     assert detect().compiler == expected
+
+
+def test_ranks_on_two_nodes_share_the_cores_and_gpus_of_both() -> None:
+    gpu = Accelerator(kind="cuda", name="GPU", memory_mib=1, capability="9.0")
+    both = LINUX.model_copy(update={"nodes": 2, "accelerators": [gpu]})
+    ddp = Configuration(strategy="ddp", device="cuda", precision="fp32", world_size=2)
+    placed, alone = place(ddp, "auto", both), place(ddp, "auto", both.model_copy(update={"nodes": 1}))
+    assert isinstance(placed, Placement) and isinstance(alone, Placement)
+    assert (placed.num_threads, placed.backend) == (8, "nccl")
+    assert (alone.num_threads, alone.backend) == (4, "gloo")
+    assert both.fingerprint != LINUX.fingerprint

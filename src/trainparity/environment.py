@@ -18,6 +18,10 @@ IMAGE = Path("/etc/trainparity/image")
 """Written into our images by docker/describe."""
 
 
+NODES = "TRAINPARITY_NODES"
+"""Environment variable: how many machines a distributed run is spread over."""
+
+
 class Accelerator(Record):
     """A GPU that torch can use."""
 
@@ -45,6 +49,8 @@ class Environment(Record):
     accelerators: list[Accelerator]
     compiler: str | None
     """C++ compiler that torch.compile needs on the CPU."""
+    nodes: int
+    """Machines that ranks are spread over."""
     image: str | None
     """Hash of everything that is installed in the container's image; null on the host."""
 
@@ -109,8 +115,14 @@ def detect() -> Environment:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         accelerators=accelerators,
         compiler=_compiler(),
+        nodes=num_nodes(),
         image=IMAGE.read_text(encoding="utf-8").strip() if IMAGE.exists() else None,
     )
+
+
+def num_nodes() -> int:
+    """Return how many machines ranks are spread over."""
+    return int(os.environ.get(NODES) or 1)
 
 
 def accelerator(choice: Literal["auto", "cpu", "mps", "cuda"], environment: Environment) -> DeviceKind:
@@ -143,7 +155,9 @@ def place(
     return Placement(
         device=device,
         backend=_backend(configuration, device, environment),
-        num_threads=max(1, environment.cores // configuration.num_processes),
+        num_threads=max(
+            1, environment.cores * environment.nodes // max(configuration.num_processes, environment.nodes)
+        ),
         emulated=_emulated(configuration, device, on_replicas),
     )
 
@@ -215,7 +229,7 @@ def _missing_backend(configuration: Configuration, device: DeviceKind, environme
         return None
     if device == "mps":
         return Unavailable(reason="torch.distributed has no backend for Apple GPUs", remedy="set `device: cpu`")
-    enough = device == "cuda" and environment.count("cuda") >= configuration.world_size
+    enough = device == "cuda" and environment.nodes * environment.count("cuda") >= configuration.world_size
     if configuration.backend == "nccl" and not enough:
         reason = f"NCCL wants a GPU for each of the {configuration.world_size} ranks"
         return Unavailable(reason=reason, remedy="set `backend: auto`, which takes gloo here")
@@ -230,7 +244,11 @@ def _backend(
     if configuration.backend != "auto":
         return configuration.backend
     # NCCL refuses ranks that share a GPU.
-    return "nccl" if device == "cuda" and environment.count("cuda") >= configuration.world_size else "gloo"
+    return (
+        "nccl"
+        if device == "cuda" and environment.nodes * environment.count("cuda") >= configuration.world_size
+        else "gloo"
+    )
 
 
 def _processor() -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -10,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.project import copy_small, edit
 
-ROOT = Path(__file__).parents[2]
 STRANGER = 1234
 """Whom the copy belongs to where root runs the tests."""
 
@@ -20,29 +18,14 @@ STRANGER = 1234
 class Project:
     def __init__(self, folder: Path, uid: int) -> None:
         self.folder, self.uid = folder, uid
-        listed = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        for name in listed.stdout.splitlines():
-            if name != "dvc.lock" and (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-        self.edit("workload", value={"name": "tests.mlp:Mlp"})
-        self.edit("train", "max_steps", value=6)
-        self.edit("parity", value={"twins": 1, "window": 3, "sketch_size": 64, "margin": 16})
-        self.edit("timing", value={"warmup_steps": 1, "steps": 3})
+        copy_small(folder)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         for path in [folder, *folder.rglob("*")]:
             os.chown(path, self.uid, self.uid)
 
     def edit(self, *keys: str, value: object) -> None:
         """Set a value of params.yaml."""
-        path = self.folder / "params.yaml"
-        content = section = yaml.safe_load(path.read_text())
-        for key in keys[:-1]:
-            section = section[key]
-        section[keys[-1]] = value
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        edit(self.folder, *keys, value=value)
 
     def compose(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run docker compose to its end."""

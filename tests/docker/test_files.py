@@ -23,4 +23,7 @@ def test_every_service_is_locked_down_and_only_prepare_has_a_network() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         assert service["cap_drop"] == ["ALL"] and service["read_only"] is True, name
-        assert service["network_mode"] == ("bridge" if name == "prepare" else "none"), name
+        if service.get("profiles") == ["multinode"]:
+            assert service["networks"] == ["nodes"], name
+        else:
+            assert service["network_mode"] == ("bridge" if name == "prepare" else "none"), name

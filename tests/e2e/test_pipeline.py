@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.project import copy_small, edit
 from trainparity.launch.containers import look
 
-ROOT = Path(__file__).parents[2]
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
 
 PRETENDED_PROBE = """
@@ -55,12 +54,7 @@ class Project:
 
     def edit(self, *keys: str, value: object) -> None:
         """Set a value of params.yaml."""
-        path = self.folder / "params.yaml"
-        content = section = yaml.safe_load(path.read_text())
-        for key in keys[:-1]:
-            section = section[key]
-        section[keys[-1]] = value
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        edit(self.folder, *keys, value=value)
 
     def states(self) -> dict[str, str]:
         """Return DVC's hash of every run's state."""
@@ -77,20 +71,9 @@ class Project:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Clone the working tree (uncommitted changes too), make it small, and run the pipeline once."""
     folder = tmp_path_factory.mktemp("clone") / "project"
-    folder.mkdir()
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in listed.stdout.splitlines():
-        if name != "dvc.lock" and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_small(folder)
     project = Project(folder)
-    project.edit("workload", value={"name": "tests.mlp:Mlp"})
     project.edit("accelerator", value="cpu")
-    project.edit("train", "max_steps", value=6)
-    project.edit("parity", value={"twins": 1, "window": 3, "sketch_size": 64, "margin": 16})
-    project.edit("timing", value={"warmup_steps": 1, "steps": 3})
     project.run("git", "init", "-q")
     project.run("git", "config", "user.email", "tester@example.com")
     project.run("git", "config", "user.name", "Tester")
@@ -174,11 +157,10 @@ def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> Non
     project.run("dvc", "repro")
     summary, states = (project.folder / "reports/summary.json").read_bytes(), project.states()
     (project.folder / "pretend").touch()
-    ran = project.stages("dvc", "repro")
-    assert {"reference@fp32", "train@mps", *(f"train@{name}" for name in TRAINED), "compare", "report"} <= ran
-    there = project.json("reports/summary.json")["configurations"]
-    assert isinstance(there, dict)
-    assert there["mps"]["status"] in ("failed", "trained")  # it was tried: this machine may really have one
+    ran = project.stages("dvc", "repro", "train@cpu", "train@mps")
+    assert {"reference@fp32", "train@cpu", "train@mps"} <= ran
+    tried = project.json("runs/mps/state/status.json")["status"]
+    assert tried in ("failed", "trained")  # this machine may really have one
     (project.folder / "pretend").unlink()
     assert project.stages("dvc", "repro") == {"probe"}
     assert (project.folder / "reports/summary.json").read_bytes() == summary

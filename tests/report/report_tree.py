@@ -66,6 +66,7 @@ def environment(**changes: Any) -> Environment:
         "cores": 2,
         "accelerators": [],
         "compiler": "g++ 12.2.0",
+        "nodes": 1,
         "image": None,
     }
     return Environment(**fields | changes)

@@ -6,6 +6,7 @@ from trainparity import validation
 from trainparity.cli import machine, parity  # each adds its commands
 from trainparity.cli.app import app
 from trainparity.records import RecordError
+from trainparity.stage import StageError
 
 __all__ = ["app", "machine", "main", "parity"]
 
@@ -17,6 +18,6 @@ def main() -> None:
     except validation.ParamsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    except RecordError as error:
+    except (RecordError, StageError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)

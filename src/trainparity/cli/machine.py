@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,9 @@ from rich.table import Table
 from trainparity import params as parameters
 from trainparity import validation
 from trainparity.cli.app import app
-from trainparity.environment import Environment, Placement, Unavailable, detect, place
+from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
 from trainparity.records import Status
+from trainparity.stage import StageError, StoppedBySignal
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 
@@ -117,6 +119,33 @@ def train(
     if status.status != "trained":
         print("; ".join(filter(None, (f"{name}: {status.status}: {status.reason}", status.remedy))), file=sys.stderr)
     raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
+
+
+@app.command()
+def join() -> None:
+    """Take part in the runs of another node: on every node but the first, with the project's folder shared.
+
+    TRAINPARITY_NODES says how many nodes there are and TRAINPARITY_RENDEZVOUS the first one's host:port, on all nodes
+    the same; the first runs the pipeline as ever.
+    """
+    from trainparity.launch import nodes, processes
+
+    def run(invitation: nodes.Invitation) -> None:
+        print(f"joining {invitation.spec.parent.name}", flush=True)
+        try:
+            codes = processes.run_ranks(invitation, found, first=False)
+        except StageError as error:
+            print(error, file=sys.stderr)
+        else:
+            print(
+                f"{invitation.spec.parent.name}: ranks ended with exit codes {codes}" if codes else "done", flush=True
+            )
+
+    found = nodes.Nodes.from_environment()
+    if found.count == 1:
+        raise StageError(f"{NODES} is not set: with one node there is nothing to join")
+    with suppress(StoppedBySignal, KeyboardInterrupt):
+        nodes.join(found, run)
 
 
 @app.command()

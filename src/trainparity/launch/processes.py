@@ -1,14 +1,15 @@
 """Worker processes on this machine: one directly, several through torchrun's own launcher."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from types import FrameType
 
-from trainparity.stage import StoppedBySignal
+from trainparity.launch.nodes import Invitation, Nodes, invite
+from trainparity.stage import StageError, StoppedBySignal
 from trainparity.training.spec import EXIT_INTERRUPTED, RunSpec
 
 _WORKER = "trainparity.training.worker"
@@ -27,7 +28,8 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     """
     os.environ.update(_environment(spec.placement.num_threads))
     if spec.configuration.distributed:
-        codes = _run_ranks(spec.configuration.num_processes, spec_path)
+        nodes = Nodes.from_environment()
+        codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
     else:
         codes = _run_one(spec_path)
     if EXIT_INTERRUPTED in codes.values():  # the signal went to the worker alone
@@ -62,28 +64,30 @@ def _run_one(spec_path: Path) -> dict[int, int]:
     return {0: code} if code else {}
 
 
-def _run_ranks(num_processes: int, spec_path: Path) -> dict[int, int]:
+def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int, int]:
+    """Run this node's ranks to their end; returns and raises as `run_workers`.
+
+    Raises:
+        StageError: the other nodes did not come.
+    """
     # Imported here: torch costs 1.5 s, which a run of one process spends in its worker only.
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed.elastic.rendezvous import RendezvousError
+    from torch.distributed.launcher.api import elastic_launch
 
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=num_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=0,
-        monitor_interval=0.1,
-        shutdown_timeout=int(_GRACE_S),
-    )
+    if not first:  # it loses the meeting place when the first node has ended
+        logging.getLogger("torch.distributed.elastic.rendezvous").setLevel(logging.ERROR)
+    config = nodes.launch_config(invitation, first=first, grace_s=_GRACE_S)
     try:
-        elastic_launch(config, sys.executable)("-m", _WORKER, str(spec_path))
+        elastic_launch(config, sys.executable)("-m", _WORKER, str(invitation.spec))
     except SignalException as error:
         raise StoppedBySignal(error.sigval) from None
     except ChildFailedError as error:
         return {rank: failure.exitcode for rank, failure in error.failures.items()}
+    except RendezvousError as error:
+        raise StageError(
+            f"not all {nodes.count} nodes met at {nodes.endpoint} ({type(error).__name__}: {error}); "
+            "run `trainparity join` on the others"
+        ) from None
     return {}

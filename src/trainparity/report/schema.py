@@ -150,6 +150,7 @@ class EnvironmentSummary(Part):
     cores: int
     accelerators: list[AcceleratorSummary]
     compiler: str | None
+    nodes: int
     image: str | None
 
 
