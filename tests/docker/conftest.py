@@ -1,6 +1,7 @@
 """What the tests with a real engine share."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,9 +17,11 @@ def images() -> None:
 
 
 @pytest.fixture(scope="module")
-def project(images: None, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A copy of the project that an ordinary user owns."""
-    return Project(tmp_path_factory.mktemp("docker") / "project", uid=os.getuid() or STRANGER)
+    project = Project(tmp_path_factory.mktemp("docker") / "project", uid=os.getuid() or STRANGER)
+    yield project
+    project.compose("--profile", "multinode", "down", "--volumes")
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ STRANGER = 1234
 class Project:
     def __init__(self, folder: Path, uid: int) -> None:
         self.folder, self.uid = folder, uid
+        self.name = f"trainparity-test-{os.getpid()}-{uid}"  # of its containers and volumes
         copy_small(folder)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         for path in [folder, *folder.rglob("*")]:
@@ -64,11 +65,11 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """Return what its commands find in the environment."""
-        first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return {
             **os.environ,
-            "PATH": first,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.folder / "src"),
             "UID": str(self.uid),
             "GID": str(self.uid),
+            "COMPOSE_PROJECT_NAME": self.name,
         }

@@ -1,7 +1,6 @@
 """The images and compose.yaml with a real engine, on a copy of the project that belongs to an ordinary user."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -91,7 +90,7 @@ def test_a_full_disk_is_named(project: Project) -> None:
 
 def test_a_killed_container_leaves_nothing_half_written_and_the_next_run_goes_on(project: Project) -> None:
     project.edit("train", "max_steps", value=50)
-    name = f"trainparity-test-{os.getpid()}"
+    name = f"{project.name}-killed"
     started = project.start("run", "--rm", "--name", name, "train-cpu", "gradaccum")
     project.wait_for(project.folder / ".trainparity/work/runs/gradaccum/spec.json")
     run("docker", "kill", name)

@@ -30,7 +30,7 @@ def test_two_nodes_train_the_same_as_one_process(nodes: Project) -> None:
     assert "joining ddp" in done.stdout and "joining fsdp-offload" in done.stdout
     pairs = {p["name"]: p for p in json.loads((nodes.folder / "reports/parity.json").read_text())["pairs"]}
     for name in ("ddp", "fsdp-offload", "ddp-gradaccum"):
-        assert pairs[name]["verdict"] == "equivalent", pairs[name]
+        assert pairs[name]["verdict"] in ("bitwise", "equivalent"), pairs[name]
 
 
 def test_a_killed_node_ends_the_run_as_failed_and_the_next_try_goes_on(nodes: Project) -> None:
@@ -40,23 +40,23 @@ def test_a_killed_node_ends_the_run_as_failed_and_the_next_try_goes_on(nodes: Pr
     try:
         assert nodes.compose("--profile", "multinode", "up", "--detach", "node-0", "node-1", **train).returncode == 0
         nodes.wait_for(nodes.folder / ".trainparity/work/runs/ddp/state/trace.json", 200)
-        subprocess.run(["docker", "kill", "trainparity-node-1-1"], check=True, capture_output=True)
-        assert exit_code() == 1
+        subprocess.run(["docker", "kill", f"{nodes.name}-node-1-1"], check=True, capture_output=True)
+        assert exit_code(nodes) == 1
         said = nodes.compose("--profile", "multinode", "logs", "node-0").stdout
         assert "ddp: failed: rank" in said
         assert nodes.status("ddp")["status"] == "failed"
 
         nodes.edit("timing", "steps", value=3)
         nodes.compose("--profile", "multinode", "up", "--detach", "node-0", "node-1", **train)
-        assert exit_code() == 0
+        assert exit_code(nodes) == 0
         assert nodes.status("ddp")["status"] == "trained"
     finally:
         down(nodes)
-    left = subprocess.run(["docker", "ps", "-aq", "--filter", "name=trainparity-node"], capture_output=True, check=True)
+    left = subprocess.run(["docker", "ps", "-aq", "--filter", f"name={nodes.name}"], capture_output=True, check=True)
     assert not left.stdout
 
 
-def exit_code() -> int:
+def exit_code(project: Project) -> int:
     """Wait for the first node to end."""
-    done = subprocess.run(["docker", "wait", "trainparity-node-0-1"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["docker", "wait", f"{project.name}-node-0-1"], capture_output=True, text=True, check=True)
     return int(done.stdout)
