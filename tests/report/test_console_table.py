@@ -93,3 +93,14 @@ def test_rates_and_moments() -> None:
     assert rate(1.2e15) == "1.20 PFLOP/s"
     assert rate(None) == "–"
     assert moment("2026-03-01T12:30:05+00:00") == "2026-03-01 12:30"
+
+
+def test_the_counterpart_is_shown_beside_the_table_or_why_there_is_none(built: Summary) -> None:
+    def shown(**changes: object) -> str:
+        pair = built.pairs["dp"].model_copy(update={"right": "counterpart", **changes})
+        return printed(built.model_copy(update={"pairs": {"host-container": pair}}), 160)
+
+    assert "reference / counterpart: equivalent, distance / floor 0.900" in shown()
+    skipped = shown(verdict="skipped", reason="counterpart was skipped: no engine", distance_over_floor=None)
+    assert "host-container: skipped: counterpart was skipped: no engine" in skipped
+    assert "reference / counterpart" not in skipped

@@ -36,7 +36,8 @@ def show(summary: Summary, console: Console) -> None:
     _line(console, "", f"{words.parity_sentence(summary)} {words.gain_sentence(summary)}")
     references = {run.reference for run in summary.references.values()} | {"reference"}
     for pair in summary.pairs.values():
-        if pair.left not in references:
+        judged_counterpart = pair.right not in summary.configurations and pair.distance_over_floor is not None
+        if pair.left not in references or judged_counterpart:
             text = f"{pair.left} / {pair.right}: {pair.verdict}"
             if pair.distance_over_floor is not None:
                 text += f", distance / floor {number(pair.distance_over_floor)}"

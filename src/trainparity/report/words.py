@@ -125,6 +125,8 @@ def notes(summary: Summary) -> list[Note]:
             where = f"first beyond the floor at step {pair.first_step} in {pair.first_tensor}"
             why = f"{pair.cause}: {pair.explanation}" if pair.cause else pair.reason or "cause not diagnosed"
             found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", pair.advice))
+        if pair.verdict in ("skipped", "failed") and pair.right not in summary.configurations:
+            found.append(Note(name, pair.verdict, pair.reason or "no reason recorded", None))
         if not pair.ranks_agree:
             found.append(Note(name, "different", "the ranks of a run did not hold the same parameters", None))
     for name, run in summary.configurations.items():
