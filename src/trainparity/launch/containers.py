@@ -50,8 +50,8 @@ def look() -> Engine:
         return Engine(image=None, missing="this is a container already")
     try:
         current = is_current(connect(), "cpu")
-    except StageError as error:
-        return Engine(image=None, missing=str(error))
+    except StageError:
+        return Engine(image=None, missing="no Docker engine answers")
     if current:
         return Engine(image=inputs(), missing=None)
     return Engine(image=None, missing="the image trainparity:cpu is missing or stale; `make images` builds it")
@@ -106,8 +106,9 @@ def connect() -> docker.DockerClient:
     try:
         client = docker.from_env()
         client.ping()
-    except DockerException as error:
-        raise StageError(f"no Docker engine answers ({error}): start it, or set `runtime: host`") from None
+    except DockerException:
+        where = os.environ.get("DOCKER_HOST", "its usual socket")
+        raise StageError(f"no Docker engine answers at {where}: start it, or set `runtime: host`") from None
     return client
 
 
