@@ -142,11 +142,12 @@ def ensure_image(client: docker.DockerClient, kind: Kind) -> None:
         return
     print(f"building the image trainparity:{kind}", flush=True)
     try:
-        done = subprocess.run(
-            ["docker", "compose", "build", f"train-{kind}"], env={**os.environ, "INPUTS": inputs()}, check=False
-        )
-    except FileNotFoundError:
-        raise StageError("no docker command to build the image with: install it, or set `runtime: host`") from None
+        revision = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+        labels = {"INPUTS": inputs(), "REVISION": revision.strip() or "unknown"}
+        command = ["docker", "compose", "build", f"train-{kind}"]
+        done = subprocess.run(command, env={**os.environ, **labels}, check=False)
+    except FileNotFoundError as error:
+        raise StageError(f"no {error.filename} command to build the image with; install it") from None
     if done.returncode:
         raise StageError(f"the image trainparity:{kind} can't be built: see above")
 
