@@ -18,7 +18,7 @@ def main() -> None:
     settings = params.load(Path("params.yaml"))
     if sys.argv[1:] == [INSIDE] or (settings.runtime == "docker" and not IMAGE.exists()):
         status = run_counterpart(settings, detect(), runs=Path("runs"), data=Path("data/prepared"))
-        print(f"counterpart: {status.status}" + (f": {status.reason}" if status.reason else ""))
+        print(f"counterpart: {status.outcome}")
         return
     try:
         in_container(settings)

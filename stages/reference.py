@@ -16,7 +16,7 @@ def train(precision: params.Precision) -> None:
     settings = params.load(Path("params.yaml"))
     environment = Environment.read(Path("runs/environment.json"))
     status = run_reference(settings, environment, precision, runs=Path("runs"), data=Path("data/prepared"))
-    print(f"reference {precision}: {status.status}" + (f": {status.reason}" if status.reason else ""))
+    print(f"reference {precision}: {status.outcome}")
 
 
 def main() -> None:

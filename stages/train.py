@@ -18,7 +18,7 @@ def train(name: str) -> None:
     else:
         environment = Environment.read(Path("runs/environment.json"))
     status = run_configuration(settings, environment, name, runs=Path("runs"), data=Path("data/prepared"))
-    print(f"{name}: {status.status}" + (f": {status.reason}" if status.reason else ""))
+    print(f"{name}: {status.outcome}")
 
 
 def main() -> None:

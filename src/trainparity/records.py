@@ -100,6 +100,11 @@ class Status(Record):
     loss: float | None = None
     """Mean loss of the parity phase's last ten steps."""
 
+    @property
+    def outcome(self) -> str:
+        """What became of the run, and why if it did not train."""
+        return f"{self.status}: {self.reason}" if self.reason else self.status
+
 
 class Memory(Record):
     """Peaks of the timed phase in MiB, the largest of the ranks."""

@@ -117,7 +117,7 @@ def train(
         raise typer.Exit(done.returncode)
     status = Status.read(state)
     if status.status != "trained":
-        print("; ".join(filter(None, (f"{name}: {status.status}: {status.reason}", status.remedy))), file=sys.stderr)
+        print("; ".join(filter(None, (f"{name}: {status.outcome}", status.remedy))), file=sys.stderr)
     raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
 
 

@@ -37,9 +37,7 @@ def run_configuration(
     status = Status.read(runs / reference / "state" / "status.json")
     if status.status != "trained":
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"
-        result = _status(name, configuration, status="skipped", reason=reason, remedy=status.remedy)
-        _publish(result, runs / name, _work(runs, name))
-        return result
+        return _skip(name, configuration, reason, status.remedy, runs)
     state = runs / reference / "state"
     return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
 
@@ -54,8 +52,13 @@ def run_counterpart(params: Params, environment: Environment, *, runs: Path, dat
 def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
     """Record in `runs/counterpart` why there is none."""
     configuration = reference_configuration(params.precision_of(COUNTERPART))
-    status = _status(COUNTERPART, configuration, status="skipped", reason=reason)
-    _publish(status, runs / COUNTERPART, _work(runs, COUNTERPART))
+    return _skip(COUNTERPART, configuration, reason, None, runs)
+
+
+def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
+    """Record in a run's folder that it was not tried, and why."""
+    status = _status(name, configuration, status="skipped", reason=reason, remedy=remedy)
+    _publish(status, runs / name, _work(runs, name))
     return status
 
 
@@ -72,9 +75,7 @@ def _run(
 ) -> Status:
     placement = place(configuration, params.accelerator, environment)
     if isinstance(placement, Unavailable):
-        status = _status(name, configuration, status="skipped", reason=placement.reason, remedy=placement.remedy)
-        _publish(status, runs / name, _work(runs, name))
-        return status
+        return _skip(name, configuration, placement.reason, placement.remedy, runs)
     names = list(params.configs)
     spec = RunSpec(
         run=name,

@@ -131,9 +131,10 @@ class Recorder:
     def log(self, **values: float | Tensor) -> None:
         """Note figures of the current step, such as loss: they make the curve that whole runs are compared by."""
         for name, value in values.items():
-            self._curve.append((self.step, name, float(torch.as_tensor(value).detach())))
-        if "loss" in values:
-            self._loss = float(torch.as_tensor(values["loss"]).detach())
+            number = float(torch.as_tensor(value).detach())
+            self._curve.append((self.step, name, number))
+            if name == "loss":
+                self._loss = number
 
     def close(self) -> None:
         """Write the trace and remove all hooks."""
