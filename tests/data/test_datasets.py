@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_sample_images
 
-from trainparity.data import DataError, load, micro_batches, prepare
-from trainparity.params import Digits, Fake, ImageFolder, Loader
+from trainparity.data import DataError, load, prepare
+from trainparity.params import Digits, Fake, ImageFolder, Photographs
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +118,16 @@ def test_a_bad_image_folder_is_named_and_leaves_the_old_data(digits: Path, tmp_p
     assert [p.name for p in tmp_path.glob(".*")] == []
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_workers_load_the_same_batches_in_the_same_order(digits: Path, start_method: str) -> None:
-    dataset = load(digits)
-    plan = [torch.randperm(40, generator=torch.Generator().manual_seed(i))[: 5 + i % 3] for i in range(9)]
-    here = list(micro_batches(dataset, plan, Loader()))
-    there = list(micro_batches(dataset, plan, Loader.model_validate({"workers": 2, "start_method": start_method})))
-    assert len(here) == len(there) == 9
-    for batch, other, indices in zip(here, there, plan, strict=True):
-        assert torch.equal(batch["samples"], indices)
-        assert batch.keys() == other.keys() and all(torch.equal(batch[k], other[k]) for k in batch)
+@pytest.mark.parametrize(("stride", "rows", "columns"), [(None, 4, 6), (50, 7, 11)])
+def test_photographs_are_tiles_of_the_bundled_ones(tmp_path: Path, stride: int | None, rows: int, columns: int) -> None:
+    prepare(Photographs(name="photographs", image_size=100, stride=stride), tmp_path / "data", tmp_path)
+    dataset = load(tmp_path / "data")
+    tiles, labels, each = dataset.tensors["images"], dataset.tensors["labels"], rows * columns
+    assert tiles.shape == (2 * each, 3, 100, 100) and tiles.dtype == torch.uint8 and dataset.manifest.real
+    assert labels.tolist() == [0] * each + [1] * each
+    step = stride or 100
+    for photograph, whole in enumerate(load_sample_images().images):
+        for row, column in ((0, 0), (1, 2), (rows - 1, columns - 1)):
+            expected = whole[row * step : row * step + 100, column * step : column * step + 100]
+            tile = tiles[photograph * each + row * columns + column]
+            assert np.array_equal(tile.permute(1, 2, 0).numpy(), expected)

@@ -24,7 +24,7 @@ def source(files: dict[str, bytes], *mirrors: str) -> Source:
 
 def idx(array: np.ndarray) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
-    return gzip.compress(header + array.astype(np.uint8).tobytes())
+    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)
 
 
 @pytest.mark.parametrize("fault", ["none", "slow"])
@@ -123,8 +123,8 @@ def test_cifar10_is_read_from_its_own_archive(tmp_path: Path) -> None:
     [
         (b"plain", "not a whole gzip file"),
         (idx(np.zeros((3, 2)))[:-9], "not a whole gzip file"),
-        (gzip.compress(b"\0\0\x0d\x01\0\0\0\0"), "not an idx file of bytes"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"), r"3 bytes of data, its header says \[5\]"),
+        (gzip.compress(b"\0\0\x0d\x01\0\0\0\0", mtime=0), "not an idx file of bytes"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc", mtime=0), r"3 bytes of data, its header says \[5\]"),
     ],
 )
 def test_a_file_that_is_no_idx_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:

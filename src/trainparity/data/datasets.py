@@ -11,7 +11,7 @@ from trainparity.data.download import CIFAR10, MNIST, Source, fetch
 from trainparity.data.formats import read_cifar10, read_idx
 from trainparity.data.imagefolder import read_images
 from trainparity.data.prepared import Manifest, keep_first, resize, write
-from trainparity.params import Digits, Downloaded, Fake, ImageFolder
+from trainparity.params import Digits, Downloaded, Fake, ImageFolder, Photographs
 
 
 class Content(NamedTuple):
@@ -22,7 +22,7 @@ class Content(NamedTuple):
     real: bool = True
 
 
-def prepare(settings: Digits | Downloaded | ImageFolder | Fake, out: Path, downloads: Path) -> Manifest:
+def prepare(settings: Digits | Photographs | Downloaded | ImageFolder | Fake, out: Path, downloads: Path) -> Manifest:
     """Write a dataset's tensor files and manifest as `out`; downloaded files are kept in `downloads`.
 
     `images` are uint8 [N, C, H, W] (float32 [N, ...] for `fake`), `labels` int64 [N].
@@ -44,6 +44,19 @@ def _digits(settings: Digits, downloads: Path) -> Content:
         images = resize(images, settings.image_size)
     labels = torch.from_numpy(digits.target).to(torch.int64)
     source = "scikit-learn's bundled scans (UCI optical recognition of handwritten digits)"
+    return Content({"images": images, "labels": labels}, source)
+
+
+def _photographs(settings: Photographs, downloads: Path) -> Content:
+    from sklearn.datasets import load_sample_images
+
+    photographs = torch.stack([torch.tensor(image) for image in load_sample_images().images]).permute(0, 3, 1, 2)
+    size, stride = settings.image_size, settings.stride or settings.image_size
+    # [photograph, channel, row, column, y, x], a photograph's tiles row by row.
+    tiles = photographs.unfold(2, size, stride).unfold(3, size, stride)
+    labels = torch.arange(len(photographs)).repeat_interleave(tiles.shape[2] * tiles.shape[3])
+    images = tiles.permute(0, 2, 3, 1, 4, 5).reshape(-1, 3, size, size)
+    source = "scikit-learn's bundled photographs (danielbuechele, vultilion; CC BY 2.0)"
     return Content({"images": images, "labels": labels}, source)
 
 
@@ -73,6 +86,7 @@ def _fake(settings: Fake, downloads: Path) -> Content:
 
 DATASETS: dict[str, Callable[[Any, Path], Content]] = {
     "digits": _digits,
+    "photographs": _photographs,
     "mnist": _mnist,
     "cifar10": _cifar10,
     "imagefolder": _imagefolder,

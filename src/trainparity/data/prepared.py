@@ -11,6 +11,9 @@ from torch import Tensor
 from trainparity.data.errors import DataError
 from trainparity.records import Record, RecordError
 
+Batch = dict[str, Tensor]
+"""Tensors [B, ...] by name."""
+
 _FILE = "data.safetensors"
 _REMEDY = "make it again with `dvc repro -f -s prepare`"
 
@@ -52,7 +55,7 @@ class Prepared:
     def __len__(self) -> int:
         return self.manifest.samples
 
-    def batch(self, indices: Tensor) -> dict[str, Tensor]:
+    def batch(self, indices: Tensor) -> Batch:
         """Return the samples at `indices`, int64 [B]: every tensor as [B, ...], and `samples`, the indices."""
         return {name: tensor[indices] for name, tensor in self.tensors.items()} | {"samples": indices}
 

@@ -1,0 +1,236 @@
+"""Batches from a DataLoader's worker processes, whose every failure ends in one clear error, and in time."""
+
+import multiprocessing
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._utils import ExceptionWrapper
+from torch.utils.data import DataLoader, Dataset
+
+from trainparity.data.errors import DataError
+from trainparity.data.prepared import Batch, Prepared
+from trainparity.params import Loader
+
+_POLL_S = 1.0
+"""How often a waiting loop looks whether the workers live."""
+
+
+class WorkersFailed(DataError):
+    """Worker processes died, got stuck, or had too little shared memory; the data can be read without them."""
+
+
+def load_in_workers(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> Iterator[Batch]:
+    """Yield the batch of each int64 index tensor of `plan`, in order, loaded by `loader.workers` processes.
+
+    Raises:
+        WorkersFailed: a worker ended, no batch came before the deadline, or shared memory was too small. What the
+            dataset itself raises in a worker is none of these: it is raised here as it was there.
+    """
+    with closing(_Workers(dataset, plan, loader)) as workers:
+        for number in range(1, len(plan) + 1):
+            try:
+                batch = workers.next()
+            except _Failure as failure:
+                message = f"loading batch {number} of {len(plan)} in worker processes failed: {failure}. "
+                raise WorkersFailed(message + _advice(dataset, plan, loader)) from None
+            if isinstance(batch, _Raised):
+                batch.error.reraise()  # type: ignore[no-untyped-call]
+            else:
+                yield _unshared(batch) if _by_file_name() else batch
+
+
+def _by_file_name() -> bool:
+    return bool(torch.multiprocessing.get_sharing_strategy() == "file_system")  # type: ignore[no-untyped-call]
+
+
+def _unshared(batch: Batch) -> Batch:
+    """Copy a batch of a worker that shares by file name, as on macOS.
+
+    To free such a tensor is told to the worker's memory manager: where that has died of the worker's failure, it ends
+    this process (torch/lib/libshm, `THManagedMapAllocator::close`).
+    """
+    return {name: tensor.clone() for name, tensor in batch.items()}
+
+
+class _Failure(Exception):
+    """Why the next batch does not come, in a few words."""
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """What the dataset raised in a worker, as a value: what the DataLoader raises is then no fault of the dataset."""
+
+    error: ExceptionWrapper
+
+
+class _Batches(Dataset[Batch | _Raised]):
+    """Whole batches by their samples, as a worker is asked for them."""
+
+    def __init__(self, dataset: Prepared) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, samples: np.ndarray) -> Batch | _Raised:
+        try:
+            batch = self._dataset.batch(torch.from_numpy(samples))
+        except Exception:
+            return _Raised(ExceptionWrapper(where="in a worker process"))  # type: ignore[no-untyped-call]
+        # Left to the queue's own thread, a lack of shared memory is printed there, the batch is lost, and the training
+        # waits for it for ever.
+        for tensor in batch.values():
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+        return batch
+
+
+class _Workers:
+    """The worker processes of one DataLoader, and a thread that ends them when a batch is awaited for too long.
+
+    The DataLoader's own timeout can't do that: it does not cover the wait for a worker that hands its batch over.
+    """
+
+    def __init__(self, dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> None:
+        self._data_loader = DataLoader(
+            _Batches(dataset),
+            batch_size=None,
+            sampler=[samples.numpy() for samples in plan],  # pickled by value: a tensor costs a file descriptor
+            num_workers=loader.workers,
+            multiprocessing_context=loader.start_method,
+            prefetch_factor=loader.prefetch_factor,
+            pin_memory=pins(loader),
+            timeout=_POLL_S,
+        )
+        self._deadline_s = loader.deadline_s
+        self._iterator: Iterator[Batch | _Raised] | None = None
+        self._processes: list[BaseProcess] = []
+        self._asked: float | None = None
+        self._overran = False
+        self._closed = threading.Event()
+
+    def next(self) -> Batch | _Raised:
+        """Return the next batch, or raise a `_Failure`; the first call starts the processes."""
+        try:
+            with self._under_deadline():
+                return self._wait(self._iterator or self._start())
+        except (RuntimeError, OSError, EOFError) as error:
+            reason = self._reason(error)
+            traceback.clear_frames(error.__traceback__)  # else they keep the DataLoader's iterator alive
+        raise _Failure(reason)
+
+    def _wait(self, iterator: Iterator[Batch | _Raised]) -> Batch | _Raised:
+        while True:
+            try:
+                return next(iterator)
+            except RuntimeError as error:
+                if not str(error).startswith("DataLoader timed out"):  # it has looked: all workers live
+                    raise
+
+    @contextmanager
+    def _under_deadline(self) -> Iterator[None]:
+        self._asked = time.monotonic()
+        try:
+            yield
+        finally:
+            self._asked = None
+
+    def _start(self) -> Iterator[Batch | _Raised]:
+        before = multiprocessing.active_children()
+        try:
+            with _uninterrupted():
+                self._iterator = iter(self._data_loader)
+        finally:
+            self._processes = [child for child in multiprocessing.active_children() if child not in before]
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self._iterator
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(_POLL_S, self._deadline_s / 4)):
+            asked = self._asked
+            if asked is not None and time.monotonic() - asked > self._deadline_s:
+                self._overran = True
+                self._kill()
+                return
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def _reason(self, error: Exception) -> str:
+        if self._overran:
+            return f"it did not come within loader.deadline_s: {self._deadline_s:g}"
+        ended = wait([process.sentinel for process in self._processes], timeout=0.5)  # one may be about to
+        for process in self._processes:
+            if process.sentinel in ended and (code := _exit_code(process)):
+                how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+                hint = " (the system may have run out of memory)" if code == -signal.SIGKILL else ""
+                return f"worker process {process.pid} ended {how}{hint}"
+        return str(error).strip().splitlines()[-1]  # after a worker's traceback stands the error itself
+
+    def close(self) -> None:
+        """End the processes: the DataLoader asks them to, and what has not ended by then is killed."""
+        with self._under_deadline():
+            self._iterator = None
+        self._closed.set()
+        self._kill()
+        for process in self._processes:
+            process.join()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Take back the SIGCHLD handler that a DataLoader sets: it raises wherever the program is, even in mid-step."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield  # nor does the DataLoader set one
+        return
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    process.join(timeout=1)  # its files are closed a moment before its code is known
+    return process.exitcode
+
+
+def pins(loader: Loader) -> bool:
+    """Tell whether batches go to page-locked memory, which only CUDA has a use for."""
+    return loader.pin_memory and torch.cuda.is_available()
+
+
+def _advice(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> str:
+    """Say how much memory the batches need, how much there is, and what to change."""
+    sample = sum(tensor[:1].nbytes for tensor in dataset.tensors.values()) + 8  # and its index
+    largest = max(len(samples) for samples in plan) * sample
+    return (
+        f"num_workers {loader.workers} x prefetch_factor {loader.prefetch_factor} batches of {_size(largest)} wait in "
+        f"shared memory, which has {_shared_memory()}: set loader.workers or loader.prefetch_factor lower, give a "
+        "container more of it (docker: --shm-size, compose: shm_size), or set loader.deadline_s higher if a batch "
+        "really takes that long; workers: 0 needs none of this"
+    )
+
+
+def _shared_memory() -> str:
+    try:
+        usage = shutil.disk_usage("/dev/shm")
+    except OSError:
+        return "an unknown size"
+    return f"{_size(usage.total)}, {_size(usage.free)} free"
+
+
+def _size(num_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if num_bytes < 1024:
+            return f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.3g} GiB"
