@@ -8,13 +8,18 @@ from typing import Any
 
 from trainparity.validation import ParamsError, Section, not_one_of, validate
 from trainparity.workloads.base import Batch, Workload
-from trainparity.workloads.ddpm import Ddpm
 from trainparity.workloads.randomness import SampleRandomness
-from trainparity.workloads.toy_linear import ToyLinear
 
 __all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Section", "Workload", "load"]
 
-WORKLOADS: dict[str, type[Workload]] = {"toy-linear": ToyLinear, "ddpm": Ddpm}
+WORKLOADS = {
+    "toy-linear": "trainparity.workloads.toy_linear:ToyLinear",
+    "ddpm": "trainparity.workloads.ddpm:Ddpm",
+    "resnet": "trainparity.workloads.resnet:Resnet",
+    "classifier": "trainparity.workloads.classifier:Classifier",
+    "superres": "trainparity.workloads.superres:SuperRes",
+}
+"""Imported by name when asked for: torchvision takes a second and a half, which other workloads need not pay."""
 
 
 def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> Workload:
@@ -25,18 +30,21 @@ def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")
     Raises:
         ParamsError: there is no such workload, or it doesn't take these options.
     """
-    workload = _import(name, path) if ":" in name else WORKLOADS.get(name)
-    if workload is None:
+    if name in WORKLOADS:
+        workload = _import(WORKLOADS[name], path)
+    elif ":" in name:
+        if str(Path.cwd()) not in sys.path:  # a script's own folder is there, its working directory is not
+            sys.path.insert(0, str(Path.cwd()))
+        workload = _import(name, path)
+    else:
         choices = not_one_of(name, list(WORKLOADS))
         raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
     return workload(validate(workload.Options, dict(options), path, ("workload", "options")))
 
 
 def _import(name: str, path: Path) -> type[Workload]:
-    """Import a user's workload class."""
+    """Import a workload class, ours or a user's."""
     module_name, _, class_name = name.partition(":")
-    if str(Path.cwd()) not in sys.path:  # a script's own folder is there, its working directory is not
-        sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -43,6 +43,10 @@ class Workload(ABC):
         makes every way to cut the batch the same training.
         """
 
+    def predict(self, model: nn.Module, batch: Batch) -> Tensor | None:
+        """Return class scores [B, classes] of a batch as the dataset has it, nothing drawn; None: no classifier."""
+        return None
+
     def count(self, batch: Batch) -> int:
         """Return what the summed loss is divided by: samples; override it to count tokens, say."""
         return len(batch["samples"])
@@ -58,10 +62,16 @@ class Workload(ABC):
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         """Draw the batch's randomness (noise, augmentation) on the CPU; it joins the batch before `loss`.
 
+        What bears the name of a tensor of the batch takes its place, as cropped images do.
+
         It must come from `randomness` alone, which depends on seed, epoch and sample only. What torch
         draws inside the model (dropout) depends on how the batch is cut.
         """
         return {}
+
+    def picture(self, model: nn.Module, samples: Batch) -> Tensor | None:
+        """Return an image, uint8 [C, H, W], of what a trained model makes of the dataset's samples; None: nothing."""
+        return None
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """Return the model's parts worth sharding or compiling apart; none: the model is one part."""

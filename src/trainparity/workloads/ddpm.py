@@ -26,6 +26,12 @@ class Scale(NamedTuple):
 SCALES = {"tiny": Scale(32, 6, 64), "article": Scale(256, 8, 256)}
 
 
+def kept_variance() -> Tensor:
+    """Return the part of an image's variance that each diffusion step leaves: float64 [`DIFFUSION_STEPS`]."""
+    betas = torch.linspace(1e-4, 2e-2, DIFFUSION_STEPS, dtype=torch.float64)
+    return torch.cumprod(1 - betas, dim=0)
+
+
 class DdpmOptions(Section):
     """Settings of `ddpm`."""
 
@@ -87,6 +93,11 @@ class Denoiser(nn.Module):
         return noise
 
 
+def _magnified(image: Tensor, times: int = 6) -> Tensor:
+    """Return an image [C, H, W] with each pixel as a square of `times` pixels."""
+    return image.repeat_interleave(times, dim=1).repeat_interleave(times, dim=2)
+
+
 class Ddpm(Workload):
     """Mean squared error on the noise; linear beta schedule 1e-4..2e-2 over 1000 steps."""
 
@@ -95,8 +106,7 @@ class Ddpm(Workload):
 
     def __init__(self, options: Section) -> None:
         super().__init__(options)
-        betas = torch.linspace(1e-4, 2e-2, DIFFUSION_STEPS, dtype=torch.float64)
-        kept = torch.cumprod(1 - betas, dim=0)
+        kept = kept_variance()
         self._signal, self._noise = kept.sqrt().float(), (1 - kept).sqrt().float()
 
     def build_model(self, sample: Batch) -> nn.Module:
@@ -117,6 +127,15 @@ class Ddpm(Workload):
         error = (model(noisy, batch["time"]) - noise).square()
         loss: Tensor = error.flatten(1).mean(1).sum()
         return loss
+
+    def picture(self, model: nn.Module, samples: Batch) -> Tensor:
+        """Draw 40 new images, in five rows."""
+        from torchvision.utils import make_grid
+
+        from trainparity.workloads.sampling import sample  # it needs this module
+
+        drawn = sample(model, 40, samples["images"].shape[1:], steps=DIFFUSION_STEPS)
+        return _magnified(make_grid(drawn, nrow=8, padding=1, pad_value=96))
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """Return the residual blocks."""

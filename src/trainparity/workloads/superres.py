@@ -1,0 +1,216 @@
+"""Article E's workload: super-resolution by residual blocks in residual groups (arXiv 1807.02758) with TanhExp.
+
+The structure is that of the author's own network (github.com/ImpactCrater/SRNet-DR); at scale `article` it has
+exactly the article's 364,931,587 parameters. Its convolutions pad with zeros, though; the author's repeat the edge,
+whose gradient has no deterministic kernel on CUDA.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainparity.validation import ParamsError, Section
+from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.randomness import SampleRandomness
+from trainparity.workloads.tanhexp import tanhexp, tanhexp_recomputed
+
+CELL = 4
+"""The network works on cells of 4x4 pixels."""
+CHANNELS_PER_GROUP = 24
+_HALF_STEP = 0.5 / 255
+"""Keeps the logits of black and white finite, within half a step of an image's 255."""
+
+
+class Scale(NamedTuple):
+    """Size of the network."""
+
+    channels: int
+    groups: int
+    blocks: int
+    """Residual blocks of each group."""
+    fine_channels: int
+    """Channels at twice and four times the cells' resolution."""
+
+
+SCALES = {"smoke": Scale(24, 1, 2, 8), "laptop": Scale(48, 3, 3, 16), "article": Scale(384, 16, 8, 128)}
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {"function": tanhexp, "recomputed": tanhexp_recomputed}
+
+
+class SuperResOptions(Section):
+    """Settings of `superres`."""
+
+    scale: Literal["smoke", "laptop", "article"] = "smoke"
+    """A step of `smoke` takes milliseconds; `laptop` trains on a laptop's CPU; `article` is the published size."""
+    upscale: Literal[2, 4] = 4
+    """How many times larger the network makes an image."""
+    crop: int = Field(default=32, ge=8, multiple_of=CELL)
+    """Edge in pixels of the square that is cut, at a random place, out of each image."""
+    activation: Literal["function", "recomputed"] = "function"
+    """TanhExp as the article's autograd function, or by activation checkpointing; their values are equal."""
+    global_residual: bool = False
+    """Learn only what the bicubic image lacks (arXiv 1511.04587): better than it in minutes. The article's does not."""
+
+
+class TanhExp(nn.Module):
+    """A form of TanhExp as a layer."""
+
+    def __init__(self, activation: Activation) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map a tensor to one of the same shape."""
+        return self.activation(x)
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions, each with its activation, added to their input."""
+
+    def __init__(self, channels: int, activation: Activation) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1),
+            TanhExp(activation),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            TanhExp(activation),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [B, channels, h, w] to the same shape."""
+        y: Tensor = x + self.body(x)
+        return y
+
+
+class Residual(nn.Module):
+    """Parts in turn, then a 3x3 convolution with its activation, all added to their input."""
+
+    def __init__(self, parts: Sequence[nn.Module], channels: int, activation: Activation) -> None:
+        super().__init__()
+        self.parts = nn.Sequential(*parts)
+        self.leave = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), TanhExp(activation))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [B, channels, h, w] to the same shape."""
+        y: Tensor = x + self.leave(self.parts(x))
+        return y
+
+
+class Enlarger(nn.Module):
+    """Enlarge images: bicubic, then residual groups on cells of 4x4 pixels, then back to pixels by PixelShuffle."""
+
+    def __init__(self, image_channels: int, options: SuperResOptions) -> None:
+        super().__init__()
+        scale, activation = SCALES[options.scale], ACTIVATIONS[options.activation]
+        channels, fine = scale.channels, scale.fine_channels
+        self.upscale, self.global_residual = options.upscale, options.global_residual
+        self.enter = nn.Sequential(
+            nn.PixelUnshuffle(CELL),
+            nn.Conv2d(image_channels * CELL**2, channels, 3, padding=1, bias=False),
+            nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels),
+            TanhExp(activation),
+        )
+        groups = [
+            Residual([ResidualBlock(channels, activation) for _ in range(scale.blocks)], channels, activation)
+            for _ in range(scale.groups)
+        ]
+        self.trunk = Residual(groups, channels, activation)
+        self.leave = nn.Sequential(
+            nn.Conv2d(channels, 4 * fine, 3, padding=1),
+            nn.PixelShuffle(2),
+            TanhExp(activation),
+            nn.Conv2d(fine, 4 * fine, 3, padding=1),
+            nn.PixelShuffle(2),
+            TanhExp(activation),
+            nn.Conv2d(fine, image_channels, 1),
+        )
+
+    def forward(self, small: Tensor) -> Tensor:
+        """Map images [B, C, h, w] in [0, 1] to [B, C, upscale h, upscale w]; that size must be a multiple of 4."""
+        large = functional.interpolate(small, scale_factor=self.upscale, mode="bicubic")
+        image: Tensor = self.leave(self.trunk(self.enter(large)))
+        if self.global_residual:  # in front of the sigmoid stands an image's logit
+            image = image + large.logit(eps=_HALF_STEP)
+        return image.sigmoid()
+
+
+class SuperRes(Workload):
+    """Squared error of the pixels and of their second differences, against what was shrunk by area."""
+
+    Options = SuperResOptions
+    options: SuperResOptions
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        """Build the network for `images` of shape [B, C, H, W].
+
+        Raises:
+            ParamsError: the images are smaller than the crop.
+        """
+        _, image_channels, height, width = sample["images"].shape
+        if min(height, width) < self.options.crop:
+            raise ParamsError(
+                f"workload.options.crop: {self.options.crop} pixels of images that are {height} x {width}; "
+                f"allowed: a multiple of {CELL} up to {min(height, width)}"
+            )
+        return Enlarger(image_channels, self.options)
+
+    def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
+        """Cut a square at a random place out of each image: `images` [B, C, crop, crop]."""
+        images, crop = batch["images"], self.options.crop
+        tops, lefts = (randomness.integers(0, edge - crop + 1).tolist() for edge in images.shape[-2:])
+        crops = [
+            image[:, top : top + crop, left : left + crop] for image, top, left in zip(images, tops, lefts, strict=True)
+        ]
+        return {"images": torch.stack(crops)}
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Sum over samples the squared errors, each averaged over a sample's pixels.
+
+        Second differences are linear: those of the error are the error of the images' own. Their kernel is the
+        column 1, -2, 1 and its transpose.
+        """
+        large = batch["images"] / 255
+        error = model(functional.avg_pool2d(large, self.options.upscale)) - large
+        parts = (error, error.diff(n=2, dim=-2), error.diff(n=2, dim=-1))
+        return torch.stack([part.square().flatten(1).mean(1).sum() for part in parts]).sum()
+
+    def picture(self, model: nn.Module, samples: Batch) -> Tensor:
+        """Show what is shrunk and enlarged again beside the original: each pixel a square, bicubic, the model's."""
+        from torchvision.utils import make_grid
+
+        images = samples["images"][:: max(1, len(samples["images"]) // 4)][:4]
+        edge = min(images.shape[-2:]) // (CELL * self.options.upscale) * CELL * self.options.upscale
+        images = images[..., :edge, :edge]
+        small = functional.avg_pool2d(images.float(), self.options.upscale).round()
+        times = float(self.options.upscale)
+        rows = [
+            functional.interpolate(small, scale_factor=times, mode="nearest"),
+            functional.interpolate(small, scale_factor=times, mode="bicubic").clamp(0, 255).round(),
+            enlarge(model, small.to(torch.uint8)),
+            images,
+        ]
+        columns = [image for column in zip(*(row.to(torch.uint8) for row in rows), strict=True) for image in column]
+        grid: Tensor = make_grid(columns, nrow=len(rows), padding=2, pad_value=255)
+        return grid
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """Return the residual groups."""
+        assert isinstance(model, Enlarger)
+        return list(model.trunk.parts)
+
+
+def enlarge(model: nn.Module, images: Tensor) -> Tensor:
+    """Enlarge uint8 images [N, C, h, w] by an `Enlarger`, on its device, whose sizes they must fit.
+
+    Returns:
+        uint8 [N, C, upscale h, upscale w] on the CPU.
+    """
+    device = next(model.parameters()).device
+    with torch.inference_mode():
+        large: Tensor = model(images.to(device) / 255)
+    return large.mul(255).round().to("cpu", torch.uint8)
