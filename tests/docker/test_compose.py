@@ -99,3 +99,18 @@ def test_a_killed_container_leaves_nothing_half_written_and_the_next_run_goes_on
     done = project.compose("run", "--rm", "train-cpu", "gradaccum")
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.status("gradaccum")["steps"] == 50
+
+
+def test_a_stopped_container_has_written_its_checkpoint(project: Project) -> None:
+    project.edit("train", "epochs", value=500)
+    project.edit("train", "max_steps", value=500)
+    project.edit("parity", "window", value=500)
+    name = f"{project.name}-stopped"
+    started = project.start("run", "--name", name, "train-cpu")
+    try:  # one of the checkpoints that are written every so often shows that it trains
+        project.wait_for(project.folder / ".trainparity/work/runs/reference-fp32/checkpoints/run/state.json")
+        run("docker", "stop", "--time", "90", name)
+        assert started.wait() != 0
+        assert "reference-fp32: stopped after step" in run("docker", "logs", name).stderr
+    finally:
+        run("docker", "rm", "--force", name)

@@ -44,14 +44,26 @@ class Engine(Record):
     """Why no container can be started now."""
 
 
+def project() -> Path:
+    """Return the folder that is mounted: the nearest one, from here upwards, with a compose.yaml.
+
+    Raises:
+        StageError: there is none.
+    """
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "compose.yaml").exists():
+            return folder
+    raise StageError(f"no compose.yaml in {Path.cwd()} or above: images are built from the project")
+
+
 def look() -> Engine:
     """Ask the engine, if there is one, for a current CPU image."""
     if IMAGE.exists():
         return Engine(image=None, missing="this is a container already")
     try:
         current = is_current(connect(), "cpu")
-    except StageError:
-        return Engine(image=None, missing="no Docker engine answers")
+    except StageError as error:
+        return Engine(image=None, missing=str(error).partition(":")[0])
     if current:
         return Engine(image=inputs(), missing=None)
     return Engine(image=None, missing="the image trainparity:cpu is missing or stale; `make images` builds it")
@@ -121,7 +133,7 @@ def inputs() -> str:
     """Hash what the images are made from: files, and the settings that compose.yaml passes on."""
     digest = hashlib.sha256()
     for name in _INPUTS:
-        digest.update(Path(name).read_bytes())
+        digest.update((project() / name).read_bytes())
     for name in ("BASE_IMAGE", "TORCH_INDEX"):
         digest.update(os.environ.get(name, "").encode() + b"\0")
     return digest.hexdigest()[:16]
@@ -145,7 +157,7 @@ def ensure_image(client: docker.DockerClient, kind: Kind) -> None:
         revision = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
         labels = {"INPUTS": inputs(), "REVISION": revision.strip() or "unknown"}
         command = ["docker", "compose", "build", f"train-{kind}"]
-        done = subprocess.run(command, env={**os.environ, **labels}, check=False)
+        done = subprocess.run(command, cwd=project(), env={**os.environ, **labels}, check=False)
     except FileNotFoundError as error:
         raise StageError(f"no {error.filename} command to build the image with; install it") from None
     if done.returncode:
@@ -176,21 +188,22 @@ def _run(client: docker.DockerClient, kind: Kind, command: Sequence[str], deadli
 
 
 def _name(command: Sequence[str]) -> str:
-    """Name a container by project and stage: of one stage of one project only one can run."""
-    project = hashlib.sha256(str(Path.cwd()).encode()).hexdigest()[:8]
-    return "-".join(["trainparity", project, Path(command[0]).stem, *command[1:]])
+    """Name a container by folder and stage: of one stage of one pipeline only one can run."""
+    folder = hashlib.sha256(str(Path.cwd()).encode()).hexdigest()[:8]
+    return "-".join(["trainparity", folder, Path(command[0]).stem, *command[1:]])
 
 
 def _create(client: docker.DockerClient, kind: Kind, name: str, command: list[str]) -> Container:
     """Create a container that may do no more than the stage needs; compose.yaml says the same."""
-    owner = Path.cwd().stat()
+    root, owner = project(), Path.cwd().stat()
     volumes = {f"trainparity_{cache}": {"bind": f"/caches/{cache}"} for cache in ("torch", "inductor", "triton")}
     container: Container = client.containers.create(
         f"trainparity:{kind}",
         command,
         name=name,
         user=f"{owner.st_uid}:{owner.st_gid}",
-        volumes={str(Path.cwd()): {"bind": "/workspace"}, **volumes},
+        volumes={str(root): {"bind": "/workspace"}, **volumes},
+        working_dir=str("/workspace" / Path.cwd().relative_to(root)),
         environment={"COLUMNS": os.environ.get("COLUMNS", "120")},
         read_only=True,
         tmpfs={"/tmp": "exec,mode=1777", "/home/trainparity": "mode=1777"},
