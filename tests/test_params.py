@@ -27,9 +27,12 @@ def message(change: Callable[[dict[str, Any]], object]) -> str:
 
 @pytest.mark.parametrize("path", [ROOT / "params.yaml", *sorted(ROOT.glob("studies/*/params.yaml"))], ids=str)
 def test_the_projects_own_params_are_valid(path: Path) -> None:
-    params = load(path)
-    assert params.parallel in params.configs
-    workloads.load(params.workload.name, params.workload.options, path)
+    for scale in [None, *load(path).scales]:
+        params = load(path, scale)
+        assert params.parallel is None or params.parallel in params.configs
+        for reference in params.references:
+            workload = params.workload_of(reference)
+            workloads.load(workload.name, workload.options, path)
 
 
 def test_the_default_has_the_eight_configurations_each_held_against_the_reference() -> None:
@@ -61,7 +64,10 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
             r"^params.yaml: accelerator: 'tpu' is not one of auto, cpu, mps, cuda",
         ),
         (lambda c: c.update(runtime="dokcer"), r"^params.yaml: runtime: 'dokcer' is not one of host"),
-        (lambda c: c.update(seed=1), r"^params.yaml: seed: unknown key: 'seed' is not one of parallel, "),
+        (
+            lambda c: c.update(seed=1),
+            r"^params.yaml: seed: unknown key: 'seed' is not one of scale, scales, parallel, ",
+        ),
         (lambda c: c.pop("train"), r"^params.yaml: train: missing; it has no default$"),
         (
             lambda c: c["train"].update(epoch=2),
@@ -103,6 +109,18 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
         (
             lambda c: c["configs"]["ddp"].update(loader={"worker": 2}),
             r"^params.yaml: configs.ddp.loader.worker: unknown key: .* did you mean workers\?$",
+        ),
+        (
+            lambda c: c.update(loading={"worker": [2]}),
+            r"^params.yaml: loading.worker: unknown key: .* did you mean workers\?$",
+        ),
+        (
+            lambda c: c.update(loading={"start_methods": ["fork", "span"]}),
+            r"^params.yaml: loading.start_methods.1: 'span' is not one of fork, .* did you mean spawn\?$",
+        ),
+        (
+            lambda c: c["configs"]["ddp"].update(loader={"deadline_s": 0}),
+            r"^params.yaml: configs.ddp.loader.deadline_s: 0: .*greater than 0$",
         ),
         (
             lambda c: c["configs"]["ddp"].update(precision="bf16"),
@@ -191,7 +209,7 @@ def test_every_mistake_has_a_line() -> None:
         ("train: {}\ntrain: {}", "key 'train' is given twice"),
         ("a: 2001-99-99", "p.yaml: not YAML"),
         ("a: !!python/object/apply:os.getcwd []", "p.yaml: not YAML"),
-        ("- 1", "p.yaml: must be a mapping with the keys parallel, accelerator"),
+        ("- 1", "p.yaml: must be a mapping with the keys scale, scales, parallel"),
         (None, "p.yaml: no such file"),
     ],
 )
@@ -244,7 +262,7 @@ def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() ->
         (
             "ddmp",
             {},
-            "workload.name: 'ddmp' is not one of toy-linear, ddpm; did you mean ddpm?; or give your own as",
+            "workload.name: 'ddmp' is not one of toy-linear, ddpm, resnet, classifier, superres; did you mean ddpm?",
         ),
         (
             "ddpm",
@@ -252,6 +270,7 @@ def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() ->
             "params.yaml: workload.options.scale: 'huge' is not one of tiny, article",
         ),
         ("ddpm", {"size": 1}, "params.yaml: workload.options.size: unknown key"),
+        ("resnet", {"depth": 34}, "params.yaml: workload.options.depth: 34 is not one of 18, 50, 101"),
         (
             "tests.nowhere:Mlp",
             {},
@@ -261,3 +280,64 @@ def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() ->
     ]:
         with pytest.raises(ParamsError, match=re.escape(expected)):
             workloads.load(name, options)
+
+
+SCALED = CONTENT | {
+    "scale": "small",
+    "scales": {
+        "small": {"train": {"max_steps": 2, "optimizer": {"lr": 0.5}}},
+        "large": {"dataset": {"name": "mnist", "limit": 9}},
+    },
+}
+
+
+def test_a_scale_changes_what_it_names_and_leaves_the_rest() -> None:
+    base, small = parse(CONTENT, Path("p")).train, parse(SCALED, Path("p")).train
+    assert (small.max_steps, small.optimizer.lr, small.optimizer.name) == (2, 0.5, base.optimizer.name)
+    assert small.global_batch_size == base.global_batch_size
+
+
+def test_a_scale_that_names_another_dataset_replaces_the_whole_section() -> None:
+    large = parse(SCALED | {"scale": "large"}, Path("p"))
+    assert large.dataset.model_dump() == {"name": "mnist", "mirrors": [], "limit": 9}
+
+
+def test_an_unknown_scale_is_a_mistake_with_its_remedy() -> None:
+    with pytest.raises(ParamsError, match=r"^p: scale: 'smal' is not one of small, large; did you mean small\?$"):
+        parse(SCALED | {"scale": "smal"}, Path("p"))
+
+
+def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_held_against_it() -> None:
+    content = copy.deepcopy(CONTENT)
+    content["references"]["wide"] = {"precision": "fp32", "train": {"global_batch_size": 128}}
+    content["configs"]["ddp"]["reference"] = "wide"
+    params = parse(content, Path("p"))
+    assert params.train_of(params.reference_of("ddp")).global_batch_size == 128
+    assert params.train_of(params.reference_of("dp")).global_batch_size == 64
+    assert params.reference_configuration("wide").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        (
+            {},
+            r"^params.yaml: references.wide: 'wide' is not one of fp64, .*; a reference of another name needs its",
+        ),
+        (
+            {"precision": "fp32", "train": {"epochs": 0}},
+            r"^params.yaml: references.wide.train.epochs: 0: Input should be greater than or equal to 1$",
+        ),
+        (
+            {"precision": "fp32", "train": {"global_batch_size": 33}},
+            r"^params.yaml: train.global_batch_size: 33 can't be divided into .* \(configs.ddp\)",
+        ),
+        ({"precision": "bf16"}, r"^params.yaml: configs.ddp.precision: 'fp32', but its reference wide is in bf16; "),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_named(reference: dict[str, Any], expected: str) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["references"]["wide"] = reference
+        content["configs"]["ddp"]["reference"] = "wide"
+
+    assert re.search(expected, message(change)), message(change)

@@ -1,25 +1,26 @@
 """params.yaml as typed, frozen objects."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from trainparity.validation import ParamsError, Section, mistake, not_one_of, read_yaml, validate
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16"]
 DeviceKind = Literal["cpu", "mps", "cuda"]
+StartMethod = Literal["fork", "spawn", "forkserver"]
 
 REFERENCE = "reference"
-"""The name by which `pairs` calls the reference of a configuration's precision."""
+"""The name by which `pairs` calls the reference that a configuration is held against."""
 
 COUNTERPART = "counterpart"
 """The name by which `pairs` calls the reference's training in the other runtime: in a container, or on the host."""
 
 
-def reference_name(precision: str) -> str:
-    """Return the name of the run that configurations of a precision are held against."""
-    return f"{REFERENCE}-{precision}"
+def reference_name(reference: str) -> str:
+    """Return the name of the run of an entry of `references`."""
+    return f"{REFERENCE}-{reference}"
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
@@ -41,6 +42,18 @@ class Digits(Section):
     name: Literal["digits"]
     image_size: int = Field(default=8, ge=8, le=256)
     """Edge in pixels that the 8x8 scans are resized to."""
+    limit: int | None = Field(default=None, ge=1)
+    """Keep the first so many samples; null keeps all."""
+
+
+class Photographs(Section):
+    """scikit-learn's two bundled photographs, 427 x 640 in colour, cut into square tiles; no network."""
+
+    name: Literal["photographs"]
+    image_size: int = Field(default=64, ge=8, le=427)
+    """Edge of a tile in pixels."""
+    stride: int | None = Field(default=None, ge=1)
+    """Pixels from one tile to the next; null: `image_size`, so that tiles touch. Less overlaps and gives more tiles."""
     limit: int | None = Field(default=None, ge=1)
     """Keep the first so many samples; null keeps all."""
 
@@ -86,7 +99,7 @@ class Own(Section):
     name: Literal["own"]
 
 
-Dataset = Annotated[Digits | Downloaded | ImageFolder | Fake | Own, Field(discriminator="name")]
+Dataset = Annotated[Digits | Photographs | Downloaded | ImageFolder | Fake | Own, Field(discriminator="name")]
 
 
 class Optimizer(Section):
@@ -120,6 +133,8 @@ class Train(Section):
     """Largest L2 norm of the whole gradient; null does not clip."""
     dropout: bool = True
     """False sets the probability of every dropout layer to zero: masks depend on how the batch is cut."""
+    holdout: int = Field(default=0, ge=0)
+    """The last so many samples of the dataset are not trained on; workloads that classify are evaluated on them."""
     checkpoint_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints, from which an interrupted run goes on."""
 
@@ -150,15 +165,42 @@ class Loader(Section):
 
     workers: int = Field(default=0, ge=0)
     """DataLoader worker processes per rank; 0 slices the data in memory."""
-    start_method: Literal["fork", "spawn", "forkserver"] | None = None
+    start_method: StartMethod | None = None
     """How workers start; null is the platform's default."""
     prefetch_factor: int = Field(default=2, ge=1)
     """Batches that each worker holds ready."""
     pin_memory: bool = False
+    """Batches wait in page-locked memory, which a GPU copies from faster; without CUDA it does nothing."""
+    deadline_s: float = Field(default=120.0, gt=0)
+    """Workers that bring no batch for so many seconds have failed; the training goes on without them."""
+
+
+class Loading(Section):
+    """Loader settings that `stages/loading.py` measures: every combination that makes a difference."""
+
+    workers: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2], min_length=1)
+    start_methods: list[StartMethod] = Field(default=["fork", "spawn"], min_length=1)
+    prefetch_factors: list[Annotated[int, Field(ge=1)]] = Field(default=[2], min_length=1)
+    pin_memory: list[bool] = Field(default=[False], min_length=1)
+    modes: list[Literal["training", "loading"]] = Field(default=["training"], min_length=1)
+    """`training` makes the real steps; `loading` neither trains nor draws noise, so that loading alone is timed."""
+    epochs: int = Field(default=1, ge=1)
+    """Epochs that are timed, after `timing.warmup_steps` batches."""
+    max_batches: int | None = Field(default=None, ge=1)
+    """Time so many batches only; null times all epochs to their end."""
+    deadline_s: float = Field(default=120.0, gt=0)
+    """The loader's deadline for each batch."""
 
 
 class Reference(Section):
-    """A reference has no settings of its own: its precision is its name."""
+    """What configurations are held against: one process, eager, the full global batch."""
+
+    precision: Precision | None = None
+    """Null: the reference's name is its precision."""
+    workload: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the section `workload`, for this reference and the configurations held against it."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the section `train`, likewise."""
 
 
 class Configuration(Section):
@@ -168,6 +210,8 @@ class Configuration(Section):
     device: Literal["auto", "cpu", "mps", "cuda"]
     """`auto` follows `accelerator`; the others pin their device."""
     precision: Precision
+    reference: Name | None = None
+    """The entry of `references` that it is held against; null: the one named as its precision."""
     world_size: int = Field(default=1, ge=1)
     """Ranks (`ddp`, `fsdp`) or replicas (`data_parallel`)."""
     accumulation_steps: int = Field(default=1, ge=1)
@@ -175,6 +219,8 @@ class Configuration(Section):
     """torch.compile's mode; `none` runs eagerly."""
     offload: Literal["none", "parameters", "activations", "both"] = "none"
     """What waits in host memory: parameters by FSDP's policy, activations saved for backward, or both."""
+    checkpointing: bool = False
+    """Keep only the inputs of the workload's blocks for backward, and compute the rest again there."""
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     """`auto`: NCCL with a GPU per rank, else gloo."""
     loader: Loader = Loader()
@@ -215,23 +261,69 @@ class Pair(Section):
     right: str
 
 
+class Recipes(Section):
+    """Two references whose learning curves are held against each other."""
+
+    left: str
+    right: str
+
+
+class Curves(Section):
+    """Recipes of which no step can be equal (other batch sizes, learning rates, precisions): do they learn alike?"""
+
+    seeds: int = Field(default=5, ge=4)
+    """Trainings of each recipe; four of each are the fewest that can show a difference."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the references' own settings: learning takes longer than a proof of parity."""
+    pairs: dict[Name, Recipes] = Field(min_length=1)
+
+    @property
+    def references(self) -> list[str]:
+        """The references in use, each once."""
+        return list(dict.fromkeys(side for pair in self.pairs.values() for side in (pair.left, pair.right)))
+
+
+class Picture(Section):
+    """A training long enough to see something, and a picture of what its model makes."""
+
+    reference: str
+    """The entry of `references` that is trained."""
+    workload: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the reference's own settings."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Likewise."""
+
+
 class Params(Section):
     """The whole of params.yaml."""
 
-    parallel: str
+    scale: str | None = None
+    """The entry of `scales` that is in force."""
+    scales: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    """Sizes of one study, for example `smoke`, `laptop` and `article`: what each changes in the rest of this file."""
+    parallel: str | None = None
+    """The configuration that `experiment` reports."""
     accelerator: Literal["auto", "cpu", "mps", "cuda"] = "auto"
     runtime: Literal["host", "docker"] = "host"
     """Where the training stages run: as processes of this machine, or each in a container of its image."""
     deadline_s: float | None = Field(default=None, gt=0)
     """A training stage in a container is stopped after so many seconds, its checkpoint kept; null never stops it."""
+    memory_limit_mib: float | None = Field(default=None, gt=0)
+    """Device memory that a study's fastest run must keep within; null: no limit. It limits nothing itself."""
     workload: Workload
     dataset: Dataset
     train: Train
     parity: Parity = Parity()
     timing: Timing = Timing()
-    references: dict[Precision, Reference] = Field(min_length=1)
+    loading: Loading | None = None
+    """What `stages/loading.py` measures; no other stage reads it."""
+    references: dict[Name, Reference] = Field(min_length=1)
     configs: dict[Name, Configuration] = Field(min_length=1)
     pairs: dict[Name, Pair]
+    curves: Curves | None = None
+    """Learning curves over seeds; null: none."""
+    picture: Picture | None = None
+    """What a person can look at; null: nothing."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
@@ -239,7 +331,7 @@ class Params(Section):
         for name in names:
             if name in (REFERENCE, COUNTERPART) or name.startswith(f"{REFERENCE}-"):
                 raise mistake("the pipeline's own runs are named so; choose another name", "configs", name)
-        if self.parallel not in names:
+        if self.parallel is not None and self.parallel not in names:
             raise mistake(not_one_of(self.parallel, names), "parallel")
         for name, pair in self.pairs.items():
             for side in ("left", "right"):
@@ -253,14 +345,48 @@ class Params(Section):
                 raise mistake("'reference' stands on the left; name a configuration here", "pairs", name, "right")
         return self
 
-    def precision_of(self, run: str) -> Precision:
-        """Return the precision of a configuration, or of the counterpart, which is that of the first reference."""
-        return self.configs[run].precision if run in self.configs else next(iter(self.references))
+    @model_validator(mode="after")
+    def _references_fit(self) -> Self:
+        for name, reference in self.references.items():
+            if reference.precision is None and name not in get_args(Precision):
+                choices = not_one_of(name, get_args(Precision))
+                raise mistake(f"{choices}; a reference of another name needs its `precision`", "references", name)
+            for section, model in (("workload", Workload), ("train", Train)):
+                try:
+                    model.model_validate(self._laid_over(name, section))
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    where = (str(key) for key in first["loc"])
+                    raise mistake(f"{first['input']!r}: {first['msg']}", "references", name, section, *where) from None
+        named = [("curves", name) for name in (self.curves.references if self.curves else [])]
+        named += [("picture", self.picture.reference)] if self.picture else []
+        for section, name in named:
+            if name not in self.references:
+                raise mistake(not_one_of(name, list(self.references)), section)
+        for name, configuration in self.configs.items():
+            key = configuration.reference or configuration.precision
+            if key not in self.references:
+                raise mistake(
+                    f"{key!r} has no reference to be held against; add `{key}: {{}}` to `references` "
+                    f"(there: {', '.join(self.references)})",
+                    "configs",
+                    name,
+                    "reference" if configuration.reference else "precision",
+                )
+            if configuration.precision != (precision := self.precision_of(name)):
+                raise mistake(
+                    f"{configuration.precision!r}, but its reference {key} is in {precision}; runs are held against a "
+                    f"reference of their own precision",
+                    "configs",
+                    name,
+                    "precision",
+                )
+        return self
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
-        batch = self.train.global_batch_size
         for name, configuration in self.configs.items():
+            batch = self.train_of(self.reference_of(name)).global_batch_size
             if batch % configuration.num_shards:
                 raise mistake(
                     f"{batch} can't be divided into world_size {configuration.world_size} x accumulation_steps "
@@ -269,29 +395,75 @@ class Params(Section):
                     "train",
                     "global_batch_size",
                 )
-            if configuration.precision not in self.references:
-                raise mistake(
-                    f"{configuration.precision!r} has no reference to be held against; add "
-                    f"`{configuration.precision}: {{}}` to `references` (there: {', '.join(self.references)})",
-                    "configs",
-                    name,
-                    "precision",
-                )
         return self
 
+    def reference_of(self, run: str) -> str:
+        """Return the entry of `references` that a configuration is held against; the counterpart's is the first."""
+        if run not in self.configs:
+            return next(iter(self.references))
+        configuration = self.configs[run]
+        return configuration.reference or configuration.precision
 
-def load(path: Path) -> Params:
-    """Read and validate a params file.
+    def precision_of(self, run: str) -> Precision:
+        """Return the precision of the reference of a configuration, or of the counterpart."""
+        return self.reference_configuration(self.reference_of(run)).precision
+
+    def for_picture(self, picture: Picture) -> Self:
+        """Return these settings with the picture's own laid over its reference."""
+        before = self.references[picture.reference]
+        own = {
+            section: laid_over(getattr(before, section), getattr(picture, section)) for section in ("workload", "train")
+        }
+        return self.model_copy(
+            update={"references": self.references | {picture.reference: before.model_copy(update=own)}}
+        )
+
+    def reference_configuration(self, reference: str) -> Configuration:
+        """Return how a reference is executed: one process, eager, the full global batch, on the accelerator."""
+        precision: Precision = self.references[reference].precision or reference  # type: ignore[assignment]
+        return Configuration(strategy="single", device="auto", precision=precision, reference=reference)
+
+    def workload_of(self, reference: str) -> Workload:
+        """Return what a reference, and all that is held against it, trains."""
+        return Workload.model_validate(self._laid_over(reference, "workload"))
+
+    def train_of(self, reference: str) -> Train:
+        """Return how a reference, and all that is held against it, is trained."""
+        return Train.model_validate(self._laid_over(reference, "train"))
+
+    def _laid_over(self, reference: str, section: str) -> dict[str, Any]:
+        return laid_over(getattr(self, section).model_dump(), getattr(self.references[reference], section))
+
+
+def load(path: Path, scale: str | None = None) -> Params:
+    """Read and validate a params file, at another scale than its own if one is given.
 
     Raises:
         ParamsError: the file is missing, is not YAML, or has mistakes: one line each, as
             `file: key.path: value: what is wrong and what is allowed`.
     """
-    return parse(read_yaml(path), path)
+    content = read_yaml(path)
+    return parse(content | {"scale": scale} if scale and isinstance(content, dict) else content, path)
 
 
 def parse(content: Any, path: Path) -> Params:
-    """Validate an already parsed params file; `path` only names it in errors."""
+    """Validate an already parsed params file, its scale laid over it; `path` only names it in errors."""
     if not isinstance(content, dict):
         raise ParamsError(f"{path}: must be a mapping with the keys {', '.join(Params.model_fields)}")
+    scale, scales = content.get("scale"), content.get("scales")
+    if scale is not None and isinstance(scales, dict):
+        if scale not in scales:
+            raise ParamsError(f"{path}: scale: {not_one_of(scale, list(scales))}")
+        content = laid_over(content, scales[scale] or {})
     return validate(Params, content, path)
+
+
+def laid_over(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with some of them changed; a section that gets another `name` is replaced as a whole."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("name", old.get("name")) == old.get("name"):
+            value = laid_over(old, value)
+        result[key] = value
+    return result

@@ -5,16 +5,21 @@
     runs/<run>/state/weights.safetensors
     runs/<run>/report/timing.json      Timing, absent unless trained
     runs/known-answer/result.json      KnownAnswer
+    runs/loading.json                  LoadingReport
     runs/environment.json              trainparity.environment.Environment
+    runs/<run>/state/evaluation.json   Evaluation, where the workload predicts classes and samples are held out
     reports/parity.json                ParityReport, written by `compare`
+    reports/curves.json                CurveReport, likewise, where params.yaml has `curves`
+    reports/claims.json                ClaimReport, of a study
 
-`<run>` is a configuration's name or `reference-<precision>`.
+`<run>` is a configuration's name or `reference-<entry of references>`.
 """
 
 import csv
 import io
 import json
 import os
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -22,6 +27,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Settings = dict[str, str | int | float | bool | None]
+UNSTEADY = 3.0
+"""Times of which the 90th percentile is beyond so many times the 10th mean nothing: something else ran beside them."""
+
 Verdict = Literal["bitwise", "equivalent", "different", "skipped", "failed"]
 
 
@@ -143,18 +151,28 @@ class Timing(Record):
     """Wall time of each timed optimizer step, synchronised; the slowest rank's."""
     wait_ms: list[float]
     """The part of each step spent waiting for data."""
+    loader_failures: int = 0
+    """Ranks whose loading in worker processes failed on the way; their later batches were sliced in memory."""
     warmup_s: float
     """All untimed steps together, compilation included."""
     compile_s: float | None = None
     """Compilation by Dynamo's own account; null if not compiled, or if this torch keeps no such account."""
     graphs: int | None = None
     graph_breaks: int | None = None
+    break_places: list[str] = []
+    """Why and where each graph broke, as Dynamo words it."""
     memory: Memory
     flops_per_step: float | None = None
     """Floating-point operations of one global batch, forward and backward; null where they can't be counted."""
     peak_flops_per_s: float | None = None
     """Measured: the fastest square matrix product in the run's precision on its device, times ranks."""
     utilisation: Utilisation | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether the machine was the run's alone: then the 90th percentile of steps is below 1.5 times the 10th."""
+        deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
+        return deciles[-1] <= UNSTEADY * deciles[0]
 
 
 class Worst(Record):
@@ -357,6 +375,56 @@ class ControlReport(Record):
         return caught and named and not alarms and not sum(control.misnamed for control in wrong)
 
 
+class CurveReport(Record):
+    """The verdicts on learning curves, by their entry of `curves` in params.yaml."""
+
+    results: dict[str, CurveResult]
+
+
+class Evaluation(Record):
+    """What a trained model scores on samples that were held out of its training."""
+
+    samples: int
+    accuracy: float
+    precision: float
+    """Mean over classes, as is recall; a class that is never predicted counts as 0."""
+    recall: float
+
+
+class ClaimResult(Record):
+    """A published figure and what was measured for it."""
+
+    name: str
+    statement: str
+    published: str
+    measured: str | None
+    """Null if nothing could be measured; of a claim not measurable here it was measured at another scale."""
+    value: float | None = None
+    """The same as a number, where it is one."""
+    verdict: Literal["confirmed", "not confirmed", "not measurable here"]
+    reason: str | None = None
+    """Why it is not measurable here."""
+    remark: str | None = None
+    """What the verdict does not say, for example that the scale is another than the article's."""
+    hardware: str | None
+    """What the figure was measured on; null where it is not one of time or memory."""
+
+
+class ClaimReport(Record):
+    """All claims of a study."""
+
+    study: str
+    scale: str | None
+    dataset: str
+    """What was trained on; other data than the article's is named as such in the remarks."""
+    environment: str
+    """The machine in a few words."""
+    fingerprint: str
+    date: str
+    """Of the youngest figure, ISO 8601, UTC; empty if nothing was timed."""
+    results: list[ClaimResult]
+
+
 class KnownAnswer(Record):
     """A published result computed again before our own verdicts are to be believed."""
 
@@ -368,3 +436,88 @@ class KnownAnswer(Record):
     largest_difference: float
     """Between the configurations, absolute."""
     reproduced: bool
+
+
+class LoaderMemory(Record):
+    """What loading holds when the workers have loaded all that they may ahead; null where it can't be seen."""
+
+    workers_rss_mib: float
+    """Resident memory of all processes that loading started; pages that several share count in each."""
+    workers_pss_mib: float | None
+    """The same with shared pages split among their processes (Linux)."""
+    shared_mib: float | None
+    """Shared memory: the batches that wait and, where workers are not forked, the dataset."""
+    batch_mib: float
+    batches_held: float | None
+    """Batches in shared memory, the one in use included."""
+
+
+class LoaderFigures(Record):
+    """What one way to load batches costs, measured in a process of its own."""
+
+    batches: int
+    """Timed ones, after the warm-up."""
+    first_batch_s: float
+    """From asking for the first batch until it is there: worker processes start."""
+    step_ms: float
+    """Median time from asking for a batch until the training step on it, if there is one, is done."""
+    wait_ms: float
+    """Median time from asking for a batch until it is there; of `training` with its noise, drawn in this process."""
+    epoch_s: float
+    """The timed steps together, scaled to one epoch."""
+    epoch_wait_s: float
+    """The part of it spent waiting for batches."""
+    memory: LoaderMemory
+    compared: int
+    """Batches after the timed ones, held against the same ones sliced in memory."""
+    identical: int
+    """Those of them that have the same bits."""
+
+
+class LoaderMeasurement(Record):
+    """One combination of loader settings."""
+
+    mode: Literal["training", "loading"]
+    workers: int
+    start_method: str | None
+    """Null without workers, as is `prefetch_factor`."""
+    prefetch_factor: int | None
+    pin_memory: bool
+    status: Literal["ok", "failed", "skipped"]
+    reason: str | None = None
+    """Why it failed or was skipped."""
+    figures: LoaderFigures | None = None
+    """Null unless `ok`."""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one line."""
+        how = f"{self.workers} workers"
+        if self.workers:
+            how += f" by {self.start_method}, {self.prefetch_factor} batches ahead each"
+        how += ", pinned" if self.pin_memory else ""
+        if self.figures is None:
+            return f"{self.mode}, {how}: {self.status}: {self.reason}"
+        figures, memory = self.figures, self.figures.memory.workers_pss_mib or self.figures.memory.workers_rss_mib
+        return (
+            f"{self.mode}, {how}: {figures.epoch_s:.3g} s an epoch, {figures.epoch_wait_s:.3g} s of it waiting; "
+            f"first batch after {figures.first_batch_s:.3g} s; workers hold {memory:.0f} MiB"
+        )
+
+
+class LoadingReport(Record):
+    """All combinations of params.yaml's `loading`."""
+
+    date: str
+    """ISO 8601, UTC, to the second."""
+    fingerprint: str
+    """Of the environment."""
+    machine: str
+    """The device that trained, or the processor."""
+    cores: int
+    torch: str
+    workload: str
+    dataset: str
+    global_batch_size: int
+    batches_per_epoch: int
+    measurements: list[LoaderMeasurement]

@@ -98,7 +98,7 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
         case "missing":
             text = "missing; it has no default"
         case "literal_error":
-            text = not_one_of(value, re.findall(r"'([^']*)'", context["expected"]))
+            text = not_one_of(value, [v.strip("'") for v in re.split(", | or ", context["expected"])])
         case "union_tag_invalid":
             keys.append("name")
             text = not_one_of(context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
@@ -117,6 +117,8 @@ def _fields_beside(model: Any, location: Sequence[int | str]) -> list[str]:
     for key in location[:-1]:
         if isinstance(model, type) and issubclass(model, BaseModel):
             model = model.model_fields[str(key)].annotation
+            if type(None) in get_args(model):  # a section that may be left out
+                model = get_args(model)[0]
         elif (choices := [m for m in get_args(model) if key in _tags(m)]) or (choices := _unions(model, key)):
             model = choices[0]
         else:  # dict[name, section]: the key is a name

@@ -1,6 +1,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -98,6 +99,7 @@ def test_compilation_is_accounted_for(function: Callable[[Tensor], Tensor], grap
     both, elapsed = seconds(), time.perf_counter() - started
     assert 0 < forward < both < elapsed
     assert compilation.read()[1:] == (graphs, breaks)
+    assert [place.split(":")[0] for place in compilation.break_places()] == [Path(__file__).name] * breaks
     compiled(x).backward()
     assert seconds() == both
 

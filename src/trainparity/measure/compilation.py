@@ -1,6 +1,8 @@
 """What torch.compile did, by Dynamo's own account. The private names it needs stay in this file."""
 
 from collections.abc import MutableMapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +23,10 @@ def reset() -> None:
     if account:
         for counts in account:
             counts.clear()
+    with suppress(ImportError):
+        from torch._dynamo.utils import graph_break_reasons
+
+        graph_break_reasons.clear()
 
 
 def read() -> tuple[float | None, int | None, int | None]:
@@ -38,6 +44,23 @@ def read() -> tuple[float | None, int | None, int | None]:
     if graphs and _FRAME not in phases:
         return None, graphs, breaks
     return float(sum(sum(phases.get(name, ())) for name in (_FRAME, _LATE_BACKWARD))), graphs, breaks
+
+
+def break_places() -> list[str]:
+    """Return why and where each graph broke since `reset`, as `file.py:12 in forward: reason`, each once."""
+    try:
+        from torch._dynamo.utils import graph_break_reasons
+    except ImportError:
+        return []
+    return list(dict.fromkeys(map(_place, graph_break_reasons)))
+
+
+def _place(cause: Any) -> str:
+    reason = str(cause.reason).strip().splitlines()[0]
+    if not cause.user_stack:
+        return reason
+    frame = cause.user_stack[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {reason}"
 
 
 def _account() -> tuple[MutableMapping[str, list[float]], MutableMapping[str, Any]] | None:

@@ -3,11 +3,12 @@
 from functools import cache
 from pathlib import Path
 
-from trainparity.params import REFERENCE, Params, reference_name
+from trainparity.params import REFERENCE, Curves, Params, reference_name
+from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
-from trainparity.records import PairResult, ParityReport, Status, write_csv
+from trainparity.records import CurveReport, PairResult, ParityReport, Status, write_csv
 
 
 def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
@@ -29,7 +30,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
     results: list[PairResult] = []
     rows: list[tuple[object, ...]] = []
     for name, pair in params.pairs.items():
-        reference = reference_name(params.precision_of(pair.right))
+        reference = reference_name(params.reference_of(pair.right))
         left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
         result = judge(name, left, right, floor(reference), params.parity.margin)
         results.append(result)
@@ -37,10 +38,22 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             noise = floor(reference)
             assert noise is not None
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
+    if params.curves:
+        _compare_curves(params.curves, runs / "curves").write(reports / "curves.json")
     report = ParityReport(margin=params.parity.margin, pairs=results)
     report.write(reports / "parity.json")
     write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
     return report
+
+
+def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
+    """Judge every pair of recipes by the losses of its seeds."""
+
+    @cache
+    def losses(reference: str) -> list[list[float]]:
+        return [read_curve(runs / f"{reference}-{seed}") for seed in range(curves.seeds)]
+
+    return CurveReport(results={n: judge_curves(losses(p.left), losses(p.right)) for n, p in curves.pairs.items()})
 
 
 def load_run(state: Path) -> Run:

@@ -1,5 +1,6 @@
 """The one training loop: every strategy, precision and number of micro-batches goes through it."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -8,11 +9,13 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from trainparity.data import Prepared, micro_batches
+from trainparity.data import Prepared, WorkersFailed, micro_batches
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
 from trainparity.strategies import STRATEGIES, Execution, Strategy
+from trainparity.training.checkpointing import recompute_in_backward
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.sampler import Sampler
+from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness, Workload
 
 _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -49,8 +52,11 @@ class Trainer:
         self.workload, self.dataset, self.train = workload, dataset, train
         self.configuration, self.execution = configuration, execution
         self.precision: Precision = configuration.precision
+        if train.holdout >= len(dataset):
+            raise ParamsError(f"train.holdout: {train.holdout} of {len(dataset)} samples leaves none to train on")
+        self.loader_failures: list[str] = []  # why worker processes were given up, and batches sliced here instead
         self.sampler = Sampler(
-            num_samples=len(dataset),
+            num_samples=len(dataset) - train.holdout,
             global_batch_size=train.global_batch_size,
             seed=train.seed,
             shuffle=train.shuffle,
@@ -69,8 +75,10 @@ class Trainer:
         self.scaler = grad_scaler(self.precision, execution.device)
 
     def wrap(self) -> None:
-        """Compile, then distribute, then make the optimizer: each step must see what the one before made."""
+        """Checkpoint, compile, distribute, make the optimizer: each must see what the one before it made."""
         blocks = self.workload.blocks(self.plain)
+        if self.configuration.checkpointing:
+            recompute_in_backward(blocks or (self.plain,))
         if self.configuration.compile != "none":
             self.strategy.compile(self.plain, blocks, self.configuration.compile)
         self.model = self.strategy.setup(self.plain, blocks)
@@ -90,12 +98,17 @@ class Trainer:
             for part in self.micro_batches(self.strategy.shard(whole)):
                 plan.append(part if len(part) else whole[:1])
                 steps.append((step, len(part) > 0))
-        loaded = zip(micro_batches(self.dataset, plan, loader), steps, strict=True)
+        loaded = zip(micro_batches(self.dataset, plan, loader, self.workers_failed), steps, strict=True)
         for _ in range(start, stop):
             yield [
                 MicroBatch(self.with_randomness(batch, step), counted)
                 for batch, (step, counted) in islice(loaded, self.configuration.accumulation_steps)
             ]
+
+    def workers_failed(self, error: WorkersFailed) -> None:
+        """Go on without workers: the batches are the same, so the training is."""
+        self.loader_failures.append(str(error))
+        print(f"rank {self.execution.rank}: {error}. Going on in memory, with the same batches", file=sys.stderr)
 
     def micro_batches(self, shard: Tensor) -> list[Tensor]:
         """Cut a rank's samples into micro-batches: strided, as ranks cut the global batch (article B)."""

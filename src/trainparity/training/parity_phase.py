@@ -47,7 +47,7 @@ class ParityPhase:
 
     def _layout(self) -> Layout:
         trainer = self._trainer
-        configuration = trainer.configuration.model_dump(mode="json", exclude={"loader"})
+        configuration = trainer.configuration.model_dump(mode="json", exclude={"loader", "reference"})
         return Layout(
             steps=list(range(trainer.num_steps)),
             window=self._window,

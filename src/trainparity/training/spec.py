@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from trainparity.environment import Placement
-from trainparity.params import Configuration, Dataset, Parity, Precision, Timing, Train, Workload
+from trainparity.params import Configuration, Dataset, Parity, Timing, Train, Workload
 from trainparity.records import Record
 
 
@@ -13,11 +13,15 @@ class RunSpec(Record):
     """Everything that a worker process needs to know; nothing about other configurations."""
 
     run: str
-    """A configuration's name, or `reference-<precision>`."""
+    """A configuration's name, or `reference-<entry of references>`."""
     workload: Workload
     dataset: Dataset
     train: Train
     parity: Parity
+    twins: int
+    """Twins to train after the run."""
+    traced: bool = True
+    """False: it is only trained, for its losses and weights; there is nothing to judge then."""
     timing: Timing | None
     """None: the run is not timed."""
     configuration: Configuration
@@ -46,11 +50,6 @@ class RunSpec(Record):
         for path in [*inputs, *sorted(code.rglob("*.py"))]:
             digest.update(path.read_bytes() if path.exists() else b"")
         return digest.hexdigest()[:16]
-
-
-def reference_configuration(precision: Precision) -> Configuration:
-    """Return the reference's settings: one process, eager, the full global batch, on the accelerator."""
-    return Configuration(strategy="single", device="auto", precision=precision)
 
 
 EXIT_INTERRUPTED = 143

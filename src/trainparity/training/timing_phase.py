@@ -59,10 +59,12 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
         global_batch_size=spec.train.global_batch_size,
         step_ms=slowest[0].tolist(),
         wait_ms=slowest[1].tolist(),
+        loader_failures=int(trainer.strategy.sum(torch.tensor(len(trainer.loader_failures)))),
         warmup_s=warmup_s,
         compile_s=seconds,
         graphs=graphs,
         graph_breaks=breaks,
+        break_places=compilation.break_places() if compiled else [],
         memory=_largest(trainer, memory),
         flops_per_step=_flops_per_step(trainer),
         peak_flops_per_s=trainer.execution.world_size * peak_flops(device, trainer.precision),
@@ -80,9 +82,12 @@ def _largest(trainer: Trainer, memory: Memory) -> Memory:
 
 
 def _flops_per_step(trainer: Trainer) -> float | None:
-    """Count one sample's forward and backward on tensors without data, times the global batch."""
-    sample = trainer.dataset.batch(torch.zeros(1, dtype=torch.int64))
-    model = trainer.workload.build_model(sample).to("meta")
-    batch = {name: tensor.to("meta") for name, tensor in trainer.with_randomness(sample, 0).items()}
+    """Count two samples' forward and backward on tensors without data, times half the global batch.
+
+    Two, as BatchNorm refuses to train on a single value of a channel, which one image of one pixel is.
+    """
+    one, two = (trainer.dataset.batch(torch.zeros(count, dtype=torch.int64)) for count in (1, 2))
+    model = trainer.workload.build_model(one).to("meta")
+    batch = {name: tensor.to("meta") for name, tensor in trainer.with_randomness(two, 0).items()}
     flops = count_flops(lambda: trainer.workload.loss(model, batch).backward())  # type: ignore[no-untyped-call]
-    return None if flops is None else flops * trainer.train.global_batch_size
+    return None if flops is None else flops / 2 * trainer.train.global_batch_size

@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from trainparity import data, workloads
 from trainparity.strategies import Execution
-from trainparity.training import timing_phase
+from trainparity.training import plain_phase, timing_phase
+from trainparity.training.evaluation import evaluate
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import Interrupted, ParityPhase
 from trainparity.training.precision import tensor_cores
@@ -57,14 +58,22 @@ def run(spec: RunSpec, execution: Execution) -> None:
         return Trainer(workload, dataset, spec.train, spec.configuration, execution, order=order)
 
     first = trainer()
-    twins = range(1, spec.parity.twins + 1) if spec.reference is None else range(0)
+    twins = range(1, spec.twins + 1)
     timed = spec.timing.warmup_steps + spec.timing.steps if spec.timing else 0
     total = first.num_steps * (1 + len(twins)) + timed
-    title = f"{spec.position} {spec.run}"
+    title = f"{spec.position} {spec.run}".lstrip()
     with tensor_cores(spec.configuration.precision), TrainingProgress(title, total, main=is_main) as progress:
+        if not spec.traced:
+            loss = plain_phase.train(spec, first, stop_requested=stop, progress=progress.step)
+            if is_main:
+                Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
+            return
         parity = ParityPhase(spec, first, twin=0, stop_requested=stop)
         progress.phase("parity", 0)
         parity.run(progress.step)
+        evaluation = evaluate(first) if spec.train.holdout else None
+        if is_main and evaluation:
+            evaluation.write(spec.work / "state" / "evaluation.json")
         for number in twins:
             progress.phase(f"twin {number}", number * first.num_steps)
             # A model that draws random numbers itself draws other ones for samples in another order.

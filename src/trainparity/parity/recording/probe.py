@@ -206,8 +206,9 @@ class Probe:
         arrays["evaluating"] = mode
         local = torch.cat(seen.samples) if seen.samples else torch.zeros(0, dtype=torch.int64)
         # Zero pads the ranks' lists to one length, so no sample may be zero.
-        everyone = ranks.gather_ragged(torch.where(local >= 0, local + 1, local)).flatten()
-        everyone = everyone[everyone != 0].sort().values
+        by_rank = ranks.gather_ragged(torch.where(local >= 0, local + 1, local))
+        everyone = by_rank[by_rank != 0].sort().values
+        arrays["rank/samples"] = by_rank[:, :MAX_SAMPLES]
         arrays["samples"] = mix(everyone).sum()
         arrays["num_samples"] = torch.tensor(len(everyone))
         arrays["sample_ids"] = everyone[:MAX_SAMPLES]

@@ -70,7 +70,8 @@ class Trace:
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
     - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
-      [T, R, n]: samples of each forward pass; `rank/random_state`, `rank/drew` [T, R]: generators before the first
+      [T, R, n]: number of samples of each forward pass; `rank/samples` [T, R, n]: which, in their order, plus
+      one (0 fills up); `rank/random_state`, `rank/drew` [T, R]: generators before the first
       pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
       before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each
       pass's own gradient; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and
