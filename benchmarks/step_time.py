@@ -59,8 +59,8 @@ def main(
 def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
     """Run the references and each configuration once."""
     environment, runs, prepared = detect(), Path("runs"), Path("data")
-    for precision in settings.references:
-        run_reference(settings, environment, precision, runs=runs, data=prepared)
+    for name in settings.references:
+        run_reference(settings, environment, name, runs=runs, data=prepared)
     for name in names:
         run_configuration(settings, environment, name, runs=runs, data=prepared)
     found = (runs / name / "report" / "timing.json" for name in [*_references(settings), *names])
@@ -68,14 +68,13 @@ def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
 
 
 def _references(settings: Params) -> list[str]:
-    return [reference_name(precision) for precision in settings.references]
+    return [reference_name(name) for name in settings.references]
 
 
 def _figures(timings: list[dict[str, Timing]], name: str, settings: Params) -> dict[str, object]:
     """Return the median step of each round, and the speed-up over the reference of the same round."""
     rounds = [each for each in timings if name in each]
-    configuration = settings.configs.get(name)
-    reference = reference_name(configuration.precision) if configuration else name
+    reference = reference_name(settings.reference_of(name)) if name in settings.configs else name
     medians = [statistics.median(each[name].step_ms) for each in rounds]
     ratios = [statistics.median(e[reference].step_ms) / m for e, m in zip(rounds, medians, strict=True)]
     return {

@@ -8,7 +8,6 @@ from trainparity.environment import IMAGE, detect
 from trainparity.launch.containers import Engine, image_of, run_contained
 from trainparity.launch.runs import run_counterpart, skip_counterpart
 from trainparity.stage import StageError, exit_code
-from trainparity.training.spec import reference_configuration
 
 INSIDE = "inside"
 """Argument of the command in the container."""
@@ -31,8 +30,8 @@ def in_container(settings: params.Params) -> None:
     engine = Engine.read(Path("runs/engine.json"))
     if engine.missing:
         raise StageError(engine.missing)
-    precision = settings.precision_of(params.COUNTERPART)
-    kind = image_of(reference_configuration(precision), settings) or "cpu"
+    configuration = settings.reference_configuration(settings.reference_of(params.COUNTERPART))
+    kind = image_of(configuration, settings) or "cpu"
     run_contained(kind, [sys.argv[0], INSIDE], deadline_s=settings.deadline_s)
 
 

@@ -8,10 +8,14 @@ from trainparity import params
 from trainparity.records import Status, Timing, write_text
 from trainparity.report import summary
 from trainparity.stage import exit_code
+from trainparity.validation import ParamsError
 
 
 def main() -> None:
-    run = Path("runs") / params.load(Path("params.yaml")).parallel
+    parallel = params.load(Path("params.yaml")).parallel
+    if parallel is None:
+        raise ParamsError("params.yaml: parallel: missing; name the configuration to report")
+    run = Path("runs") / parallel
     status = Status.read(run / "state" / "status.json")
     timing = Timing.read(run / "report" / "timing.json") if status.status == "trained" else None
     write_text(Path("metrics.json"), json.dumps(summary.experiment(status, timing), indent=1) + "\n")

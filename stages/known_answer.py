@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from trainparity import params, validation
+from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.known_answer import read_claim, reproduce
@@ -13,8 +13,7 @@ STUDY = Path("studies/ddp-vs-accumulation")
 
 
 def train() -> None:
-    claims = STUDY / "claims.yaml"
-    published = read_claim(validation.read_yaml(claims)["B1"], "B1", claims)
+    published = read_claim("B1", STUDY / "claims.yaml")
     settings = params.load(STUDY / "params.yaml")
     environment = Environment.read(Path("runs/environment.json"))
     answer = reproduce("B1", published, settings, environment, Path("runs/known-answer"))

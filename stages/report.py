@@ -17,6 +17,8 @@ def main() -> None:
     built.write(REPORTS / "summary.json")
     write_text(REPORTS / "parity.csv", tables.parity(built))
     write_text(REPORTS / "timing.csv", tables.timing(built))
+    if read.claims:
+        write_text(REPORTS / "claims.csv", tables.claims(read.claims))
     write_text(REPORTS / "plots" / "loss.csv", tables.loss_curves(read))
     write_text(REPORTS / "plots" / "step_time.csv", tables.step_times(read))
     write_text(REPORTS / "index.html", page.render(built, read))

@@ -30,6 +30,9 @@ def exit_code(stage: Callable[[], None]) -> int:
     except (RecordError, StageError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped by SIGINT", file=sys.stderr)
+        return 128 + signal.SIGINT
     except StoppedBySignal as error:
         print(f"{error}; run it again to go on from the last checkpoint", file=sys.stderr)
         return 128 + error.number

@@ -45,7 +45,6 @@ def assemble(
     configs = {key: configuration.model_dump() for key, configuration in chosen.items()}
     precisions = {"fp32", "fp64", *(configuration.precision for configuration in chosen.values())}
     content = {
-        "parallel": next(iter(configs)),
         "accelerator": accelerator,
         "workload": {"name": workload, "options": _yaml("--options", options)},
         "dataset": _yaml("--dataset", dataset or default),

@@ -3,34 +3,32 @@
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 from safetensors.numpy import load_file
 
+from trainparity.claims.schema import Weights
+from trainparity.claims.schema import load as load_claims
 from trainparity.environment import Environment
 from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
 from trainparity.records import KnownAnswer
-from trainparity.validation import Section, validate
+from trainparity.validation import ParamsError
 
 
-class PublishedWeights(Section):
-    """A claim of claims.yaml that final weights are these."""
+def read_claim(claim: str, path: Path) -> Weights:
+    """Read a claim about final weights.
 
-    statement: str
-    published: list[float] = Field(min_length=1)
-    decimals: int = Field(ge=0)
+    Raises:
+        ParamsError: the file has mistakes, or the claim is about something else.
+    """
+    measure = load_claims(path)[claim].measure
+    if not isinstance(measure, Weights):
+        raise ParamsError(f"{path}: {claim}.measure.name: {measure.name}; only published weights are a known answer")
+    return measure
 
 
-def read_claim(content: object, claim: str, path: Path) -> PublishedWeights:
-    """Read a claim about weights; a `ParamsError` names what is wrong in the file at `path`."""
-    return validate(PublishedWeights, content, path, (claim,))
-
-
-def reproduce(
-    claim: str, published: PublishedWeights, params: Params, environment: Environment, out: Path
-) -> KnownAnswer:
-    """Train every configuration of a study into `out` and hold its final weights against the published ones.
+def reproduce(claim: str, published: Weights, params: Params, environment: Environment, out: Path) -> KnownAnswer:
+    """Train the runs of a claim into `out` and hold its final weights against the published ones.
 
     Raises:
         RuntimeError: a configuration did not train.
@@ -38,7 +36,7 @@ def reproduce(
     prepare(params, out / "data", out / "downloads")
     run_reference(params, environment, "fp32", runs=out, data=out / "data", timed=False)
     weights: dict[str, np.ndarray] = {}
-    for name in params.configs:
+    for name in published.runs:
         status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
             raise RuntimeError(f"{claim}: {name} was {status.status}: {status.reason}")

@@ -9,7 +9,7 @@ from trainparity.validation import ParamsError
 
 def needed(params: Params, part: str) -> list[str]:
     """Return the folders of all runs that hold a part (`state` or `report`)."""
-    runs = [*(reference_name(precision) for precision in params.references), *params.configs]
+    runs = [*(reference_name(name) for name in params.references), *params.configs]
     if part == "state" and any(pair.right == COUNTERPART for pair in params.pairs.values()):
         runs.append(COUNTERPART)
     return [f"runs/{run}/{part}" for run in runs]

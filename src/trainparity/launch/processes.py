@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -31,7 +33,8 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
         nodes = Nodes.from_environment()
         codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
     else:
-        codes = _run_one(spec_path)
+        code = run_one(_WORKER, spec_path, spec.placement.num_threads)
+        codes = {0: code} if code else {}
     if EXIT_INTERRUPTED in codes.values():  # the signal went to the worker alone
         raise StoppedBySignal(signal.SIGTERM)
     return codes
@@ -45,23 +48,40 @@ def _environment(num_threads: int) -> dict[str, str]:
     }
 
 
-def _run_one(spec_path: Path) -> dict[int, int]:
-    worker = subprocess.Popen([sys.executable, "-m", _WORKER, str(spec_path)])
+def run_one(module: str, spec_path: Path, num_threads: int) -> int:
+    """Run a module of ours in a process of its own, on a spec; return its exit code, negative for a signal's number.
+
+    Raises:
+        StoppedBySignal: this process got SIGINT or SIGTERM; the other has ended.
+    """
+    worker = subprocess.Popen(
+        [sys.executable, "-m", module, str(spec_path)], env=os.environ | _environment(num_threads)
+    )
     received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
         worker.terminate()
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handlers_restored():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, forward)
         code = worker.wait()
+    if received:
+        raise StoppedBySignal(received[0])
+    return code
+
+
+@contextmanager
+def _handlers_restored() -> Iterator[None]:
+    """Leave signals handled as they were; torchrun's agent sets handlers for these and leaves them."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if received:
-        raise StoppedBySignal(received[0])
-    return {0: code} if code else {}
 
 
 def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int, int]:
@@ -70,17 +90,19 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     Raises:
         StageError: the other nodes did not come.
     """
+    if not first:  # it loses the meeting place when the first node has ended, which is no news
+        logging.getLogger("torch.distributed.elastic.rendezvous").setLevel(logging.ERROR)
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # Imported here: torch costs 1.5 s, which a run of one process spends in its worker only.
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.launcher.api import elastic_launch
 
-    if not first:  # it loses the meeting place when the first node has ended
-        logging.getLogger("torch.distributed.elastic.rendezvous").setLevel(logging.ERROR)
     config = nodes.launch_config(invitation, first=first, grace_s=_GRACE_S)
     try:
-        elastic_launch(config, sys.executable)("-m", _WORKER, str(invitation.spec))
+        with _handlers_restored():
+            elastic_launch(config, sys.executable)("-m", _WORKER, str(invitation.spec))
     except SignalException as error:
         raise StoppedBySignal(error.sigval) from None
     except ChildFailedError as error:

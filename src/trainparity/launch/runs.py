@@ -7,9 +7,9 @@ from pathlib import Path
 
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
-from trainparity.params import COUNTERPART, Configuration, Params, Precision, reference_name
+from trainparity.params import COUNTERPART, Configuration, Params, laid_over, reference_name
 from trainparity.records import Status, write_text
-from trainparity.training.spec import Failure, Result, RunSpec, reference_configuration
+from trainparity.training.spec import Failure, Result, RunSpec
 
 WORK = Path(".trainparity/work")
 """Checkpoints and unfinished outputs, one folder a run, named as its outputs are."""
@@ -21,19 +21,20 @@ def _work(runs: Path, name: str) -> Path:
 
 
 def run_reference(
-    params: Params, environment: Environment, precision: Precision, *, runs: Path, data: Path, timed: bool = True
+    params: Params, environment: Environment, reference: str, *, runs: Path, data: Path, timed: bool = True
 ) -> Status:
-    """Train the reference of a precision and its twins into `runs/reference-<precision>`."""
-    name = reference_name(precision)
-    return _run(params, environment, name, reference_configuration(precision), runs=runs, data=data, timed=timed)
+    """Train an entry of `references` and its twins into `runs/reference-<entry>`."""
+    name, configuration = reference_name(reference), params.reference_configuration(reference)
+    twins = params.parity.twins
+    return _run(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=timed)
 
 
 def run_configuration(
     params: Params, environment: Environment, name: str, *, runs: Path, data: Path, timed: bool = True
 ) -> Status:
-    """Train a configuration into `runs/<name>`, in windows that start from its precision's reference."""
+    """Train a configuration into `runs/<name>`, in windows that start from its reference."""
     configuration = params.configs[name]
-    reference = reference_name(configuration.precision)
+    reference = reference_name(params.reference_of(name))
     status = Status.read(runs / reference / "state" / "status.json")
     if status.status != "trained":
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"
@@ -42,16 +43,34 @@ def run_configuration(
     return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
 
 
+def run_seed(params: Params, environment: Environment, reference: str, seed: int, *, runs: Path, data: Path) -> Status:
+    """Train an entry of `references` from another seed into `runs/<entry>-<seed>`, for its learning curve alone."""
+    assert params.curves is not None
+    entry = params.references[reference]
+    train = laid_over(entry.train, params.curves.train | {"seed": seed})
+    entries = params.references | {reference: entry.model_copy(update={"train": train})}
+    name, configuration = f"{reference}-{seed}", params.reference_configuration(reference)
+    other = params.model_copy(update={"references": entries})
+    return _run(other, environment, name, configuration, runs=runs, data=data, traced=False, timed=False)
+
+
+def run_picture(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
+    """Train the model of `picture` into `runs/picture`; `params` are those of `Params.for_picture`."""
+    assert params.picture is not None
+    configuration = params.reference_configuration(params.picture.reference)
+    return _run(params, environment, "picture", configuration, runs=runs, data=data, traced=False, timed=False)
+
+
 def run_counterpart(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
     """Train the first reference's settings again into `runs/counterpart`, in the runtime that this process is in."""
-    precision = params.precision_of(COUNTERPART)
-    state, configuration = runs / reference_name(precision) / "state", reference_configuration(precision)
+    reference = params.reference_of(COUNTERPART)
+    state, configuration = runs / reference_name(reference) / "state", params.reference_configuration(reference)
     return _run(params, environment, COUNTERPART, configuration, runs=runs, data=data, reference=state, timed=False)
 
 
 def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
     """Record in `runs/counterpart` why there is none."""
-    configuration = reference_configuration(params.precision_of(COUNTERPART))
+    configuration = params.reference_configuration(params.reference_of(COUNTERPART))
     return _skip(COUNTERPART, configuration, reason, None, runs)
 
 
@@ -71,23 +90,28 @@ def _run(
     runs: Path,
     data: Path,
     reference: Path | None = None,
+    twins: int = 0,
+    traced: bool = True,
     timed: bool,
 ) -> Status:
     placement = place(configuration, params.accelerator, environment)
     if isinstance(placement, Unavailable):
         return _skip(name, configuration, placement.reason, placement.remedy, runs)
     names = list(params.configs)
+    held_against = configuration.reference or configuration.precision
     spec = RunSpec(
         run=name,
-        workload=params.workload,
+        workload=params.workload_of(held_against),
         dataset=params.dataset,
-        train=params.train,
+        train=params.train_of(held_against),
         parity=params.parity,
+        twins=twins,
+        traced=traced,
         timing=params.timing if timed else None,
         configuration=configuration,
         placement=placement,
         fingerprint=environment.fingerprint,
-        device_name=_device_name(environment, placement.device),
+        device_name=device_name(environment, placement.device),
         data=data,
         reference=reference,
         work=_work(runs, name),
@@ -153,7 +177,7 @@ def _publish(status: Status, folder: Path, work: Path) -> None:
         shutil.rmtree(work)
 
 
-def _device_name(environment: Environment, device: str) -> str:
+def device_name(environment: Environment, device: str) -> str:
     """Return the name of the device that a run is placed on."""
     names = [accelerator.name for accelerator in environment.accelerators if accelerator.kind == device]
     return names[0] if names else environment.processor

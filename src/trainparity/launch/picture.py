@@ -1,0 +1,31 @@
+"""What a trained model makes, as an image file."""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torchvision.io import write_png
+
+from trainparity import data, workloads
+from trainparity.params import Workload
+
+
+def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
+    """Write `out`, a PNG file, if the workload has anything to show.
+
+    Args:
+        settings: The workload, as it was trained.
+        weights: Its safetensors file.
+        prepared: The dataset's folder.
+    """
+    workload, dataset = workloads.load(settings.name, settings.options), data.load(prepared)
+    model = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
+    model.load_state_dict(load_file(weights))
+    picture = workload.picture(model.eval(), dataset.batch(torch.arange(len(dataset))))
+    if picture is None:
+        return False
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_suffix(".tmp")
+    write_png(picture, str(temporary))
+    temporary.replace(out)
+    return True

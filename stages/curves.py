@@ -1,0 +1,30 @@
+"""Stage `curves`: train the recipes of params.yaml's `curves` from several seeds, for their learning curves."""
+
+import sys
+from pathlib import Path
+
+from trainparity import params
+from trainparity.environment import Environment
+from trainparity.launch.containers import here_or_contained, image_of_engine
+from trainparity.launch.runs import run_seed
+from trainparity.stage import exit_code
+
+
+def train() -> None:
+    settings = params.load(Path("params.yaml"))
+    environment = Environment.read(Path("runs/environment.json"))
+    assert settings.curves is not None  # else there is no such stage
+    for reference in settings.curves.references:
+        for seed in range(settings.curves.seeds):
+            status = run_seed(
+                settings, environment, reference, seed, runs=Path("runs/curves"), data=Path("data/prepared")
+            )
+            print(f"{reference}, seed {seed}: {status.outcome}")
+
+
+def main() -> None:
+    here_or_contained(train, image_of_engine)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -1,0 +1,37 @@
+"""Stage `picture`: train a model long enough to see something, and draw what it makes."""
+
+import sys
+from pathlib import Path
+
+from trainparity import params
+from trainparity.environment import Environment
+from trainparity.launch.containers import here_or_contained, image_of_engine
+from trainparity.launch.picture import draw
+from trainparity.launch.runs import run_picture
+from trainparity.stage import StageError, exit_code
+
+RUNS, DATA, OUT = Path("runs"), Path("data/prepared"), Path("reports/picture.png")
+
+
+def train() -> None:
+    settings = params.load(Path("params.yaml"))
+    picture = settings.picture
+    assert picture is not None  # else there is no such stage
+    settings = settings.for_picture(picture)
+    status = run_picture(settings, Environment.read(RUNS / "environment.json"), runs=RUNS, data=DATA)
+    if status.status != "trained":
+        raise StageError(f"picture: {status.outcome}")
+    workload = settings.workload_of(picture.reference)
+    if not draw(workload, RUNS / "picture/state/weights.safetensors", DATA, OUT):
+        raise StageError(
+            f"picture: the workload {workload.name} has nothing to show; remove `picture` from params.yaml"
+        )
+    print(f"picture: {OUT}")
+
+
+def main() -> None:
+    here_or_contained(train, image_of_engine)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
