@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro experiments test images lint bench controls setup lock clean
+.PHONY: help repro studies experiments test images lint bench controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,21 +15,26 @@ help: ## show this list
 repro: setup ## run the whole default pipeline: every configuration, parity, timing, report
 	dvc repro
 
+SCALE ?=
+studies: setup ## run the five articles' studies and print their claims; SCALE=smoke, laptop or article
+	trainparity studies $(if $(SCALE),--scale $(SCALE))
+
 experiments: setup ## show the experiments that were run, side by side
 	dvc exp show --only-changed --hide-workspace --no-pager --drop '.*/.*|.*yaml'
 
 test: setup ## run all tests
-	pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not study"
 
 images: setup ## build the CPU and CUDA images where they are missing or stale
 	python -m trainparity.launch.containers cpu cuda
 
-lint: setup ## format check, lint, types; the Dockerfile and its scripts
+lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 	ruff format --check .
 	ruff check .
 	mypy src
-	hadolint docker/Dockerfile
-	shellcheck docker/install docker/entrypoint docker/describe .ci/run
+	hadolint docker/Dockerfile tests/docker/s3/Dockerfile tests/docker/slurm/Dockerfile
+	shellcheck docker/install docker/entrypoint docker/describe deploy/slurm.sh .ci/run \
+	  tests/docker/s3/start tests/docker/slurm/node
 
 bench: setup ## measure the configurations side by side; figures go to benchmarks/results
 	python benchmarks/step_time.py
@@ -39,10 +44,11 @@ controls: setup ## try the checker on right and wrong loops; counts go to benchm
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra dev --extra integrations --python-version 3.11 pyproject.toml --output-file requirements.lock
+	  --extra dev --extra integrations --extra s3 --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
 	rm -rf .venv .venv-tools .trainparity data runs reports metrics.json
+	rm -rf studies/*/.trainparity studies/*/data studies/*/runs studies/*/reports
 
 setup: .venv/complete
 

@@ -1,6 +1,7 @@
 """Commands about this machine and the pipeline: what can run here, is params.yaml right, what came out."""
 
 import json
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -107,18 +108,26 @@ def train(
     params = parameters.load(path)
     if name not in params.configs:
         raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, list(params.configs))}")
-    repro = [sys.executable, "-m", "dvc", "repro", f"train@{name}"]
     before = state.stat().st_mtime_ns if state.exists() else None
-    done = subprocess.run(repro, check=False)
-    there = not done.returncode and state.stat().st_mtime_ns == before
+    code = _repro(f"train@{name}")
+    there = not code and state.stat().st_mtime_ns == before
     if there and Status.read(state).status == "failed":
-        done = subprocess.run([*repro, "--force", "--single-item"], check=False)
-    if done.returncode:
-        raise typer.Exit(done.returncode)
+        code = _repro(f"train@{name}", "--force", "--single-item")
+    if code:
+        raise typer.Exit(code)
     status = Status.read(state)
     if status.status != "trained":
         print("; ".join(filter(None, (f"{name}: {status.outcome}", status.remedy))), file=sys.stderr)
     raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
+
+
+def _repro(*arguments: str) -> int:
+    """Run DVC and return its exit code; on SIGINT it is waited for, as it waits for its stage's checkpoint."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
+    try:
+        return subprocess.run([sys.executable, "-m", "dvc", "repro", *arguments], check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @app.command()

@@ -39,7 +39,8 @@ def compare(
 @app.command()
 def check(
     workload: Annotated[
-        str, typer.Argument(help="A workload: package.module:Class, or one of ours (ddpm, toy-linear).")
+        str,
+        typer.Argument(help="A workload: package.module:Class, or one of ours, such as ddpm, resnet or superres."),
     ],
     against: Annotated[
         list[str],

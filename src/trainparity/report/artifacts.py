@@ -9,7 +9,16 @@ from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Params, reference_name
-from trainparity.records import ControlReport, KnownAnswer, ParityReport, RecordError, Status, Timing
+from trainparity.records import (
+    ClaimReport,
+    ControlReport,
+    CurveReport,
+    KnownAnswer,
+    ParityReport,
+    RecordError,
+    Status,
+    Timing,
+)
 
 CONTROLS = Path("benchmarks/results/controls.json")
 """Written by `make controls`."""
@@ -44,7 +53,7 @@ class Artifacts:
     environment: Environment
     configurations: dict[str, Run]
     references: dict[str, Run]
-    """By precision."""
+    """By entry of `references`."""
     parity: ParityReport
     distances: dict[str, list[Distance]]
     """By pair, in the order of steps."""
@@ -52,6 +61,12 @@ class Artifacts:
     """None in a pipeline that does not compute one."""
     controls: ControlReport | None
     """None where nobody has recorded them."""
+    claims: ClaimReport | None
+    """None in a pipeline that is no study."""
+    curves: CurveReport | None
+    """None in a pipeline that compares no learning curves."""
+    picture: bytes | None
+    """A PNG file of what the trained model makes; None in a pipeline that draws none."""
 
 
 def read(root: Path, params: Params) -> Artifacts:
@@ -62,7 +77,8 @@ def read(root: Path, params: Params) -> Artifacts:
     """
     runs = root / "runs"
     known_answer = runs / "known-answer" / "result.json"
-    controls = root / CONTROLS
+    controls, reports = root / CONTROLS, root / "reports"
+    claims, curves, picture = reports / "claims.json", reports / "curves.json", reports / "picture.png"
     return Artifacts(
         params=params,
         environment=Environment.read(runs / "environment.json"),
@@ -72,6 +88,9 @@ def read(root: Path, params: Params) -> Artifacts:
         distances=_read_distances(root / "reports" / "distance.csv"),
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
         controls=ControlReport.read(controls) if controls.exists() else None,
+        claims=ClaimReport.read(claims) if claims.exists() else None,
+        curves=CurveReport.read(curves) if curves.exists() else None,
+        picture=picture.read_bytes() if picture.exists() else None,
     )
 
 

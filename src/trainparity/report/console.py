@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trainparity.records import ClaimReport
 from trainparity.report import words
 from trainparity.report.format import NOTHING, number
 from trainparity.report.schema import RunSummary, Summary
@@ -16,6 +17,12 @@ STYLES = {
     "different": "bold red",
     "failed": "bold red",
     "skipped": "dim",
+    "consistent": "green",
+    "drifted": "bold red",
+    "cannot judge": "yellow",
+    "confirmed": "green",
+    "not confirmed": "bold red",
+    "not measurable here": "yellow",
     "no speed-up": "yellow",
     "not compared": "yellow",
     "emulated": "yellow",
@@ -46,12 +53,30 @@ def show(summary: Summary, console: Console) -> None:
         _line(console, note.kind, f"{note.name}: {note.kind}: {note.text}")
         if note.remedy:
             _line(console, "", f"  remedy: {note.remedy}")
+    for name, curves in summary.curves.items():
+        _line(console, _kind(curves.verdict, False), f"{name}: {curves.sentence}")
     answer = summary.known_answer
-    _line(console, "failed" if answer and not answer.reproduced else "", words.known_answer_sentence(answer))
+    if answer or not summary.claims:
+        _line(console, "failed" if answer and not answer.reproduced else "", words.known_answer_sentence(answer))
+    if summary.claims:
+        show_claims(summary.claims, console)
     if summary.controls:
         _line(console, "", f"controls: {words.controls_sentence(summary.controls)}")
     _line(console, "dim", words.environment_sentence(summary.environment))
     _line(console, "dim", words.dates_sentence(summary))
+
+
+def show_claims(report: ClaimReport, console: Console) -> None:
+    """Print a study's claims: what was published, and what was measured."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("claim", "published", "measured", "verdict"):
+        table.add_column(name, overflow="fold", ratio=1 if name != "claim" else None)
+    for result in report.results:
+        measured = "\n".join(filter(None, (result.measured or result.reason, result.remark)))
+        cells = (f"{result.name}: {result.statement}", result.published, measured)
+        table.add_row(*map(Text, cells), Text(result.verdict, style=STYLES[result.verdict]), end_section=True)
+    console.print(table)
+    _line(console, "dim", words.claims_sentence(report))
 
 
 def _table(summary: Summary) -> Table:

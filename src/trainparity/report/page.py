@@ -1,5 +1,6 @@
 """The report as one HTML file that needs nothing else: no script, no network, no other file."""
 
+import base64
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +17,12 @@ SYMBOLS = {
     "failed": "✕",
     "not compared": "?",
     "reference": "•",
+    "consistent": "≈",
+    "drifted": "≠",
+    "cannot judge": "?",
+    "confirmed": "✓",
+    "not confirmed": "✕",
+    "not measurable here": "–",
 }
 """Read together with the verdict's word; the colour only repeats them."""
 
@@ -46,4 +53,5 @@ def render(summary: Summary, artifacts: Artifacts) -> str:
         distances=plots.distances(artifacts),
         step_times=plots.step_times(artifacts),
         params=artifacts.params,
+        picture=artifacts.picture and base64.b64encode(artifacts.picture).decode(),
     )

@@ -32,7 +32,10 @@ def losses(artifacts: Artifacts) -> dict[str, Markup]:
     room = 0.06 * (highest - lowest) or 1.0
     limits = (lowest / 1.2, highest * 1.2) if log else (lowest - room, highest + room)
     references = artifacts.references
-    return {name: _loss(name, run, references[run.status.precision], limits, log) for name, run in trained.items()}
+    return {
+        name: _loss(name, run, references[artifacts.params.reference_of(name)], limits, log)
+        for name, run in trained.items()
+    }
 
 
 def _loss(name: str, run: Run, reference: Run, limits: tuple[float, float], log: bool) -> Markup:

@@ -4,7 +4,17 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from trainparity.records import ControlReport, KnownAnswer, Memory, Record, Utilisation, Verdict, Worst
+from trainparity.records import (
+    ClaimReport,
+    ControlReport,
+    CurveResult,
+    KnownAnswer,
+    Memory,
+    Record,
+    Utilisation,
+    Verdict,
+    Worst,
+)
 
 
 class Part(Record):
@@ -178,7 +188,7 @@ class Summary(Part):
     configurations: dict[str, RunSummary]
     """By name, in the order of params.yaml."""
     references: dict[str, RunSummary]
-    """By precision."""
+    """By entry of `references` in params.yaml."""
     pairs: dict[str, PairSummary]
     """By name, in the order of params.yaml."""
     margin: float
@@ -187,8 +197,12 @@ class Summary(Part):
     """A published result computed again; null in a pipeline that computes none."""
     controls: ControlReport | None
     """What the checker made of right and wrong loops, when and where; null if that was not recorded."""
+    claims: ClaimReport | None
+    """A study's published figures beside ours; null in a pipeline that is no study."""
+    curves: dict[str, CurveResult]
+    """Verdicts on learning curves over seeds, by their entry of `curves` in params.yaml."""
     environment: EnvironmentSummary
-    parallel: str
+    parallel: str | None
     """The configuration that `experiment` reports."""
     workload: WorkloadSummary
     dataset: DatasetSummary

@@ -23,9 +23,6 @@ from trainparity.report.speedup import speedup
 
 SAME_TRAINING = ("bitwise", "equivalent")
 
-UNSTEADY = 3.0
-"""Steps whose 90th percentile is beyond so many times the 10th were not alone on the machine: idle, it is below 1.5."""
-
 
 def build(artifacts: Artifacts) -> Summary:
     """Return the summary of a pipeline's artifacts; equal artifacts give an equal summary."""
@@ -33,14 +30,16 @@ def build(artifacts: Artifacts) -> Summary:
     dataset = params.dataset.model_dump(mode="json")
     return Summary(
         configurations={
-            name: _run(run, artifacts.references[run.status.precision], _pair_with_reference(artifacts, name))
+            name: _run(run, artifacts.references[params.reference_of(name)], _pair_with_reference(artifacts, name))
             for name, run in artifacts.configurations.items()
         },
-        references={precision: _run(run, run, None) for precision, run in artifacts.references.items()},
+        references={name: _run(run, run, None) for name, run in artifacts.references.items()},
         pairs={p.name: PairSummary(**p.model_dump(exclude={"name"})) for p in artifacts.parity.pairs},
         margin=artifacts.parity.margin,
         known_answer=artifacts.known_answer,
         controls=artifacts.controls,
+        claims=artifacts.claims,
+        curves=artifacts.curves.results if artifacts.curves else {},
         environment=_environment(artifacts.environment),
         parallel=params.parallel,
         workload=WorkloadSummary(**params.workload.model_dump(mode="json")),
@@ -121,11 +120,11 @@ def _why_no_speedup(run: Run, reference: Run, pair: PairResult | None) -> str | 
 
 def _unsteady(timing: Timing) -> str | None:
     """Return that a run's steps took too different times to mean anything; None if they did not."""
-    p10, p90 = np.percentile(timing.step_ms, [10, 90])
-    if p90 <= UNSTEADY * p10:
+    if timing.steady:
         return None
-    kind, _, precision = timing.run.partition("-")
-    stage = f"{REFERENCE}@{precision}" if kind == REFERENCE else f"train@{timing.run}"
+    p10, p90 = np.percentile(timing.step_ms, [10, 90])
+    kind, _, reference = timing.run.partition("-")
+    stage = f"{REFERENCE}@{reference}" if kind == REFERENCE else f"train@{timing.run}"
     return (
         f"the steps of {timing.run} took {p10:.3g} to {p90:.3g} ms (p10-p90): something else used the machine; "
         f"measure again with `dvc repro -s -f {stage}`"
@@ -134,7 +133,7 @@ def _unsteady(timing: Timing) -> str | None:
 
 def _pair_with_reference(artifacts: Artifacts, name: str) -> PairResult | None:
     """Return the pair that holds a configuration against its reference."""
-    own = reference_name(artifacts.configurations[name].status.precision)
+    own = reference_name(artifacts.params.reference_of(name))
     return next((p for p in artifacts.parity.pairs if p.right == name and p.left in (REFERENCE, own)), None)
 
 

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainparity.records import ClaimReport
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import RunSummary, Summary
 
@@ -12,6 +13,7 @@ PARITY_COLUMNS = (
     *("pair", "left", "right", "verdict", "distance_over_floor", "first_step", "first_tensor", "ranks_agree"),
     *("weights", "reason", "cause", "explanation", "advice"),
 )
+CLAIM_COLUMNS = (*("name", "statement", "published", "measured", "value", "verdict", "reason", "remark", "hardware"),)
 TIMING_COLUMNS = (
     *("configuration", "status", "device", "device_name", "emulated", "strategy", "world_size"),
     *("accumulation", "precision", "compile", "step_ms_median", "step_ms_p10", "step_ms_p90"),
@@ -40,6 +42,11 @@ def timing(summary: Summary) -> str:
     """Return one row per reference and configuration, run or not; an empty cell is a null."""
     runs = {run.reference: run for run in summary.references.values()} | summary.configurations
     return _table(TIMING_COLUMNS, (_timing_row(name, run) for name, run in runs.items()))
+
+
+def claims(report: ClaimReport) -> str:
+    """Return one row per claim."""
+    return _table(CLAIM_COLUMNS, (result.model_dump() for result in report.results))
 
 
 def loss_curves(artifacts: Artifacts) -> str:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from trainparity.records import ControlReport, KnownAnswer
+from trainparity.records import ClaimReport, ControlReport, KnownAnswer
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary
@@ -79,6 +79,15 @@ def controls_sentence(controls: ControlReport | None) -> str:
     )
 
 
+def claims_sentence(report: ClaimReport) -> str:
+    """Say where and when a study's claims were measured, at which scale and on which data."""
+    scale = f"{report.scale} scale" if report.scale else "one scale"
+    verdicts = [result.verdict for result in report.results]
+    counts = [f"{count} {word}" for word in dict.fromkeys(verdicts) if (count := verdicts.count(word))]
+    when = f"; figures up to {moment(report.date)} UTC" if report.date else ""
+    return f"study {report.study}: {joined(counts)}; {scale}, data {report.dataset}, {report.environment}{when}"
+
+
 def known_answer_sentence(answer: KnownAnswer | None) -> str:
     """Say whether a published result was reproduced before our own verdicts are to be believed."""
     if answer is None:
@@ -117,7 +126,7 @@ def dates_sentence(summary: Summary) -> str:
 
 def notes(summary: Summary) -> list[Note]:
     """List what the table can't say: why runs are missing, what differs, why a speed-up is withheld."""
-    runs = [(run.reference, f"reference@{precision}", run) for precision, run in summary.references.items()]
+    runs = [(run.reference, f"reference@{name}", run) for name, run in summary.references.items()]
     runs += [(name, f"train@{name}", run) for name, run in summary.configurations.items()]
     found = [_not_run(name, stage, run) for name, stage, run in runs if run.status != "trained"]
     for name, pair in summary.pairs.items():

@@ -1,0 +1,1 @@
+"""Published figures, and what we measure for them."""

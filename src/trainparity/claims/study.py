@@ -1,0 +1,138 @@
+"""A study's runs as the claims read them: each file once, and a clear reason where there is nothing to read."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from trainparity.claims.schema import Needs
+from trainparity.data import Manifest
+from trainparity.params import Params
+from trainparity.parity.recording.trace import Trace
+from trainparity.records import (
+    CurveReport,
+    CurveResult,
+    Evaluation,
+    LoaderMeasurement,
+    LoadingReport,
+    PairResult,
+    ParityReport,
+    Status,
+    Timing,
+)
+
+
+class NotMeasurable(Exception):
+    """A claim can't be measured here; the message says why."""
+
+
+class Study:
+    """The runs and reports under one folder."""
+
+    def __init__(self, params: Params, root: Path) -> None:
+        """Take a study's settings and the folder that holds its `runs`, `reports` and `data`."""
+        self.params, self.root = params, root
+        self.trained = cache(self._trained)
+        self.trace = cache(self._trace)
+
+    def meet(self, needs: Needs, runs: list[str]) -> None:
+        """Raise `NotMeasurable` unless the runs trained on what a claim needs."""
+        for run in runs:
+            status = self.status(run)
+            if needs.device and status.device not in (needs.device, None):
+                raise NotMeasurable(f"{run} ran on {status.device}; the claim is about {needs.device}")
+            if status.status == "skipped":
+                raise NotMeasurable(f"{run} was skipped: {status.reason}")
+
+    def status(self, run: str) -> Status:
+        """Return what became of a run."""
+        return Status.read(self.root / "runs" / run / "state" / "status.json")
+
+    def _trained(self, run: str) -> Status:
+        """Return the status of a run that trained."""
+        status = self.status(run)
+        if status.status != "trained":
+            raise NotMeasurable(f"{run} was {status.outcome}")
+        return status
+
+    def timing(self, run: str) -> Timing:
+        """Return a trained run's time and memory, if they mean anything."""
+        status = self.trained(run)
+        if status.emulated:
+            raise NotMeasurable(f"{run} is emulated here: {status.emulated}")
+        timing = self.measured(run)
+        if not timing.steady:
+            raise NotMeasurable(f"something else used the machine: the steps of {run} scatter too much")
+        return timing
+
+    def measured(self, run: str) -> Timing:
+        """Return what was measured of a trained run, whether its times mean anything or not."""
+        self.trained(run)
+        return Timing.read(self.root / "runs" / run / "report" / "timing.json")
+
+    def weights(self, run: str) -> np.ndarray:
+        """Return a run's final weights, joined in the order of their names: float64 [n]."""
+        self.trained(run)
+        tensors = load_file(self.root / "runs" / run / "state" / "weights.safetensors")
+        return np.concatenate([tensors[name].ravel() for name in sorted(tensors)]).astype(np.float64)
+
+    def _trace(self, run: str) -> Trace:
+        self.trained(run)
+        return Trace.load(self.root / "runs" / run / "state")
+
+    def losses(self, run: str) -> np.ndarray:
+        """Return a run's loss after each step: float64 [T]."""
+        losses: np.ndarray = self.trace(run).arrays["loss"].double().numpy()
+        return losses
+
+    def evaluation(self, run: str) -> Evaluation:
+        """Return what a run's model scored on held-out samples."""
+        self.trained(run)
+        path = self.root / "runs" / run / "state" / "evaluation.json"
+        if not path.exists():
+            raise NotMeasurable(f"{run} was not evaluated: the workload predicts nothing, or train.holdout is 0")
+        return Evaluation.read(path)
+
+    def pair(self, name: str) -> PairResult:
+        """Return the verdict on a pair of params.yaml."""
+        return next(p for p in ParityReport.read(self.root / "reports" / "parity.json").pairs if p.name == name)
+
+    def verdict(self, run: str) -> PairResult | None:
+        """Return the verdict on a run against its reference; None if no pair holds it against that."""
+        pairs = ParityReport.read(self.root / "reports" / "parity.json").pairs
+        return next((p for p in pairs if p.right == run and p.left in ("reference", self._reference(run))), None)
+
+    def _reference(self, run: str) -> str:
+        return f"reference-{self.params.reference_of(run)}"
+
+    def curves(self, name: str) -> CurveResult:
+        """Return the verdict on two recipes' learning curves."""
+        return CurveReport.read(self.root / "reports" / "curves.json").results[name]
+
+    def loading(self, workers: int, prefetch_factor: int | None = None) -> LoaderMeasurement:
+        """Return the fastest measured way to load with so many workers while training."""
+        found = [
+            measured
+            for measured in LoadingReport.read(self.root / "runs" / "loading.json").measurements
+            if measured.mode == "training"
+            and measured.workers == workers
+            and prefetch_factor in (None, measured.prefetch_factor)
+        ]
+        if not found:
+            raise NotMeasurable(f"loading with {workers} workers was not measured at this scale")
+        if not (ok := [measured for measured in found if measured.figures]):
+            raise NotMeasurable(found[0].sentence)
+        return min(ok, key=lambda measured: measured.figures.epoch_s if measured.figures else 0.0)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was trained on."""
+        return Manifest.read(self.root / "data" / "prepared" / "manifest.json")
+
+    def steps_per_epoch(self, run: str) -> int:
+        """Return the optimizer steps that visit every sample once."""
+        train = self.params.train_of(
+            run.removeprefix("reference-") if run.startswith("reference-") else self.params.reference_of(run)
+        )
+        return -(-(self.manifest.samples - train.holdout) // train.global_batch_size)

@@ -1,0 +1,69 @@
+"""Commands about the studies: run the articles' experiments and print their claims."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainparity import params as parameters
+from trainparity.cli.app import app
+from trainparity.environment import detect
+from trainparity.records import ClaimReport, write_text
+from trainparity.validation import ParamsError, not_one_of
+
+STUDIES = Path("studies")
+
+
+@app.command()
+def studies(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Folders of `studies`; none: all.", metavar="[STUDY]...")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="smoke, laptop or article; default: article where there is a CUDA GPU, else laptop."),
+    ] = None,
+) -> None:
+    """Run the articles' studies through their pipelines and print every claim: exit code 1 if one did not end.
+
+    The scale is written into each study's params.yaml, so that `dvc repro` goes on with it.
+    """
+    there = sorted(path.parent.name for path in STUDIES.glob("*/dvc.yaml"))
+    for name in names or []:
+        if name not in there:
+            raise ParamsError(f"{STUDIES}: {not_one_of(name, there)}")
+    chosen = scale or ("article" if any(a.kind == "cuda" for a in detect().accelerators) else "laptop")
+    for name in names or there:
+        _set_scale(STUDIES / name / "params.yaml", chosen)
+    failed = [name for name in names or there if not _reproduce(name)]
+    _show([name for name in names or there if name not in failed])
+    for name in failed:
+        print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` goes on with it", file=sys.stderr)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _set_scale(path: Path, scale: str) -> None:
+    """Change the line `scale:` of a params file and nothing else; the file must be valid at that scale."""
+    parameters.load(path, scale)
+    text = path.read_text(encoding="utf-8")
+    changed = re.sub(r"(?m)^scale:\s*[\w-]+", f"scale: {scale}", text, count=1)
+    if changed != text:
+        write_text(path, changed)
+
+
+def _reproduce(name: str) -> bool:
+    print(f"study {name}", flush=True)
+    return not subprocess.run(
+        [sys.executable, "-m", "dvc", "repro", str(STUDIES / name / "dvc.yaml")], check=False
+    ).returncode
+
+
+def _show(names: list[str]) -> None:
+    from trainparity.report.console import make_console, show_claims
+
+    console = make_console()
+    for name in names:
+        show_claims(ClaimReport.read(STUDIES / name / "reports" / "claims.json"), console)
