@@ -1,5 +1,6 @@
 """Workloads that go wrong in a worker process, as a user's might."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from trainparity.workloads import Batch
 
 
 class MisbehavingOptions(MlpOptions):
-    how: Literal["raise", "kill", "slow"]
+    how: Literal["raise", "kill", "kill-workers", "slow"]
     rank: int = 0
     after: int = 5
 
@@ -32,6 +33,10 @@ class Misbehaving(Mlp):
                     raise ValueError(f"no loss for\nsample {int(batch['samples'][0])}")
                 case "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
+                case "kill-workers":
+                    for child in multiprocessing.active_children():
+                        child.kill()
+                        child.join()
                 case "slow":
                     time.sleep(0.2)
         return super().loss(model, batch)

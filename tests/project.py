@@ -1,12 +1,75 @@
 """A copy of this project with a small workload, for tests that run its pipeline."""
 
+import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).parents[1]
+
+
+class Project:
+    """A small copy that is a Git repository of its own, and what its commands print."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def clone(self, folder: Path) -> "Project":
+        """Clone what is committed, as on another machine."""
+        self.run("git", "clone", "--quiet", str(self.folder), str(folder))
+        return Project(folder)
+
+    def run(self, *command: str, **variables: str) -> str:
+        """Run a command; return its output, or fail with it."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "160", **variables}
+        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-6000:]}"
+        return done.stdout
+
+    def stages(self, *command: str, **variables: str) -> set[str]:
+        """Run a command; return the stages that really ran."""
+        return set(re.findall(r"Running stage '([^']+)'", self.run(*command, **variables)))
+
+    def edit(self, *keys: str, value: object) -> None:
+        """Set a value of params.yaml."""
+        edit(self.folder, *keys, value=value)
+
+    def states(self) -> dict[str, str]:
+        """Return DVC's hash of every run's state."""
+        lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
+        outs = [out for stage in lock["stages"].values() for out in stage.get("outs", [])]
+        return {out["path"]: out["md5"] for out in outs if out["path"].endswith("/state")}
+
+    def outputs(self) -> dict[str, bytes]:
+        """Return every file that stages made under `data` and `runs`."""
+        files = [path for name in ("data", "runs") for path in (self.folder / name).rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
+
+    def json(self, path: str) -> dict[str, object]:
+        content: dict[str, object] = json.loads((self.folder / path).read_text())
+        return content
+
+
+def commit_small(folder: Path) -> Project:
+    """Copy the working tree, make its training small, pin it to the CPU, and commit all that to a new repository."""
+    copy_small(folder)
+    project = Project(folder)
+    project.edit("accelerator", value="cpu")
+    project.run("git", "init", "-q")
+    project.run("git", "config", "user.email", "tester@example.com")
+    project.run("git", "config", "user.name", "Tester")
+    project.run("git", "add", ".")
+    project.run("git", "commit", "-qm", "small")
+    return project
 
 
 def copy_small(folder: Path) -> None:

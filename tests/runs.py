@@ -41,6 +41,7 @@ def spec(
     settings: Configuration | None = None,
     reference: Path | None = None,
     seed: int = 0,
+    workload: str = "tests.mlp:Mlp",
     steps: int = 20,
     window: int = 10,
     optimizer: Optimizer = SGD,
@@ -50,10 +51,11 @@ def spec(
     settings = settings or configuration()
     return RunSpec(
         run=run,
-        workload=Workload(name="tests.mlp:Mlp", options=options or {}),
+        workload=Workload(name=workload, options=options or {}),
         dataset=Digits(name="digits"),
         train=Train(seed=seed, epochs=100, max_steps=steps, global_batch_size=32, optimizer=optimizer, **train),
         parity=Parity(twins=3, window=window),
+        twins=3 if reference is None else 0,
         timing=Timing(warmup_steps=1, steps=2),
         configuration=settings,
         placement=Placement(

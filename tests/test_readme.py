@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import pytest
 import torch
@@ -50,8 +50,16 @@ def test_its_table_of_settings_is_complete() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE))
     assert set(rows) == set(params.Configuration.model_fields)
     for name, field in params.Configuration.model_fields.items():
-        for value in get_args(field.annotation):
+        for value in get_args(field.annotation) if get_origin(field.annotation) is Literal else ():
             assert f"`{value}`" in rows[name], (name, value)
+    for name in params.Loader.model_fields:
+        assert f"`{name}`" in rows["loader"], name
+
+
+def test_its_example_of_loading_is_valid() -> None:
+    [example] = re.findall(r"^loading: .*$", README, re.MULTILINE)
+    content = validation.read_yaml(ROOT / "params.yaml") | yaml.safe_load(example)
+    assert params.parse(content, Path("params.yaml")).loading
 
 
 def test_every_path_and_target_it_names_exists() -> None:

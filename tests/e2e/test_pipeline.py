@@ -2,17 +2,11 @@
 
 import csv
 import io
-import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.project import copy_small, edit
+from tests.project import Project, commit_small
 from trainparity.launch.containers import look
 
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
@@ -31,54 +25,10 @@ look().write(Path("runs/engine.json"))
 """
 
 
-class Project:
-    """A clone of the repository with a small workload, and what its commands printed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *command: str) -> str:
-        """Run a command; return its output, or fail with it."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "160"}
-        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-        done = subprocess.run(
-            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-6000:]}"
-        return done.stdout
-
-    def stages(self, *command: str) -> set[str]:
-        """Run a command; return the stages that really ran."""
-        return set(re.findall(r"Running stage '([^']+)'", self.run(*command)))
-
-    def edit(self, *keys: str, value: object) -> None:
-        """Set a value of params.yaml."""
-        edit(self.folder, *keys, value=value)
-
-    def states(self) -> dict[str, str]:
-        """Return DVC's hash of every run's state."""
-        lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
-        outs = [out for stage in lock["stages"].values() for out in stage.get("outs", [])]
-        return {out["path"]: out["md5"] for out in outs if out["path"].endswith("/state")}
-
-    def json(self, path: str) -> dict[str, object]:
-        content: dict[str, object] = json.loads((self.folder / path).read_text())
-        return content
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Clone the working tree (uncommitted changes too), make it small, and run the pipeline once."""
-    folder = tmp_path_factory.mktemp("clone") / "project"
-    copy_small(folder)
-    project = Project(folder)
-    project.edit("accelerator", value="cpu")
-    project.run("git", "init", "-q")
-    project.run("git", "config", "user.email", "tester@example.com")
-    project.run("git", "config", "user.name", "Tester")
-    project.run("git", "add", ".")
-    project.run("git", "commit", "-qm", "small")
+    project = commit_small(tmp_path_factory.mktemp("clone") / "project")
     project.run("dvc", "repro")
     return project
 

@@ -1,0 +1,56 @@
+"""Results travel between machines through a folder that both see: two clones, each with a cache of its own."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, commit_small
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A machine that has run an experiment and pushed what came of it."""
+    folder = tmp_path_factory.mktemp("machines")
+    project = commit_small(folder / "here")
+    project.edit("parallel", value="gradaccum")
+    project.run("dvc", "remote", "add", "-d", "shared", str(folder / "results"))
+    project.run("git", "commit", "-qam", "results are shared")
+    project.run("dvc", "exp", "run", "-n", "accumulated", "experiment")
+    project.run("dvc", "push", "--run-cache")
+    return project
+
+
+def test_a_machine_of_the_same_kind_trains_nothing(here: Project, tmp_path: Path) -> None:
+    there = here.clone(tmp_path / "there")
+    assert there.stages("dvc", "repro", "--pull", "experiment") == {"probe"}
+    assert there.outputs() == here.outputs()
+
+
+def test_a_machine_of_another_kind_trains_for_itself(here: Project, tmp_path: Path) -> None:
+    there = here.clone(tmp_path / "there")
+    ran = there.stages("dvc", "repro", "--pull", "reference@fp32", CXX="no-compiler")
+    assert ran == {"probe", "reference@fp32"}
+
+
+def test_an_experiment_is_in_another_machines_table(here: Project, tmp_path: Path) -> None:
+    there = here.clone(tmp_path / "there")
+    there.run("git", "init", "--quiet", "--bare", str(tmp_path / "both"))
+    for project in (here, there):
+        project.run("git", "remote", "add", "both", str(tmp_path / "both"))
+    here.run("dvc", "exp", "push", "both", "accumulated")
+    there.run("dvc", "exp", "pull", "both", "accumulated")
+    rows = csv.DictReader(io.StringIO(there.run("dvc", "exp", "show", "--csv")))
+    [row] = [row for row in rows if row["Experiment"] == "accumulated"]
+    assert row["configuration"] == "gradaccum" and float(row["step_ms"]) > 0
+
+
+def test_without_the_folder_it_runs_by_itself_and_only_a_push_fails(here: Project, tmp_path: Path) -> None:
+    there = here.clone(tmp_path / "there")
+    there.run("dvc", "remote", "modify", "shared", "url", "/dev/null/results")
+    assert there.stages("dvc", "repro", "--pull", "prepare") == {"validate", "prepare"}
+    with pytest.raises(AssertionError, match="Not a directory: '/dev/null/results"):
+        there.run("dvc", "push", "--run-cache")

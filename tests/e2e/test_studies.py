@@ -1,0 +1,73 @@
+"""Every study at its smallest scale, through `trainparity studies`: real pipelines, real data, all claims answered."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.project import ROOT, copy_small
+from trainparity.records import ClaimReport, ParityReport
+
+QUICK = "ddp-vs-accumulation"
+"""Its smallest scale takes half a minute; those of the others together five."""
+
+STUDIES = [
+    pytest.param(
+        path.parent.name, marks=() if path.parent.name == QUICK else [pytest.mark.study, pytest.mark.timeout(900)]
+    )
+    for path in sorted(ROOT.glob("studies/*/dvc.yaml"))
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies") / "project"
+    copy_small(folder)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    return folder
+
+
+def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "COLUMNS": "160"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    command = [sys.executable, "-m", "trainparity.cli", "studies", *arguments]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
+    done = run(project, name, "--scale", "smoke")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    folder = project / "studies" / name
+    report = ClaimReport.read(folder / "reports/claims.json")
+    assert report.scale == "smoke"
+    assert [result.name for result in report.results] == list(yaml.safe_load((folder / "claims.yaml").read_text()))
+    for result in report.results:
+        assert result.measured or result.reason, result
+        assert f"{result.name}:" in done.stdout
+    pairs = ParityReport.read(folder / "reports/parity.json").pairs
+    assert {pair.verdict for pair in pairs} <= {"bitwise", "equivalent", "different", "skipped"}, pairs
+    assert (folder / "reports/index.html").read_text().count("<tr") > len(report.results)
+
+
+def test_article_b_is_exact(project: Path) -> None:
+    report = ClaimReport.read(project / "studies/ddp-vs-accumulation/reports/claims.json")
+    verdicts = {result.name: result.verdict for result in report.results}
+    assert {verdicts[name] for name in ("B1", "B2", "B3")} == {"confirmed"}
+
+
+def test_a_study_that_is_not_there_is_named(project: Path) -> None:
+    done = run(project, "torch-compiler")
+    assert done.returncode == 2
+    assert "'torch-compiler' is not one of" in done.stderr and "did you mean torch-compile?" in done.stderr
+
+
+def test_a_scale_that_is_not_there_changes_nothing(project: Path) -> None:
+    path = project / "studies/torch-compile/params.yaml"
+    before = path.read_text()
+    done = run(project, "torch-compile", "--scale", "huge")
+    assert done.returncode == 2 and "scale: 'huge' is not one of smoke, laptop, article" in done.stderr
+    assert path.read_text() == before
