@@ -1,5 +1,6 @@
-"""Tests that need what this machine lacks are skipped, with the reason."""
+"""Tests side by side share out the cores; tests that need what this machine lacks are skipped, with the reason."""
 
+import os
 import shutil
 import subprocess
 from functools import cache
@@ -21,6 +22,19 @@ def missing(mark: str) -> str | None:
                 return "no docker command"
             engine = subprocess.run(["docker", "info"], capture_output=True, check=False)
             return None if engine.returncode == 0 else "no Docker engine answers"
+
+
+def pytest_configure() -> None:
+    """Give each test worker cores of its own, and with it what it starts.
+
+    Two trainings with threads on the same cores spend nine tenths of their time waiting for each other's threads.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ or not hasattr(os, "sched_setaffinity"):
+        return
+    number, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    if own := sorted(os.sched_getaffinity(0))[number::count]:
+        os.sched_setaffinity(0, own)
+        torch.set_num_threads(len(own))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -85,6 +85,11 @@ class Unavailable:
     remedy: str
 
 
+def usable_cores() -> int:
+    """Count the cores this process may use; macOS can't restrict them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def detect() -> Environment:
     """Ask the system and torch what is here; imports torch, which takes a second or two."""
     import torch
@@ -112,7 +117,7 @@ def detect() -> Environment:
         torchvision=version("torchvision"),
         cuda=torch.version.cuda,
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         accelerators=accelerators,
         compiler=_compiler(),
         nodes=num_nodes(),

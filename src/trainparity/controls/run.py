@@ -15,6 +15,7 @@ import torch
 
 from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
+from trainparity.environment import usable_cores
 from trainparity.parity.folders import compare_folders
 from trainparity.records import Comparison, ControlResult, RecordError, write_text
 
@@ -44,7 +45,7 @@ def run_controls(
     trials = [(control, model, seed) for control in controls for model in control.models for seed in seeds]
     alone = [_alone(trials, seed) for seed in seeds]
     # A fresh interpreter each: a fork of a process that has used torch may hang.
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn")) as pool:
         for number, _ in enumerate(pool.map(_train_alone, [folder] * len(alone), alone), 1):
             progress(f"{number} of {len(alone)} seeds trained on one process")
     _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1])
