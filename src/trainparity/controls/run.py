@@ -2,7 +2,6 @@
 
 import logging
 import multiprocessing
-import os
 import subprocess
 import sys
 import warnings
