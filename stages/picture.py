@@ -17,7 +17,7 @@ def train() -> None:
     settings = params.load(Path("params.yaml"))
     picture = settings.picture
     assert picture is not None  # else there is no such stage
-    settings = settings.for_picture(picture)
+    settings = settings.with_reference(picture.reference, workload=picture.workload, train=picture.train)
     status = run_picture(settings, Environment.read(RUNS / "environment.json"), runs=RUNS, data=DATA)
     if status.status != "trained":
         raise StageError(f"picture: {status.outcome}")

@@ -28,10 +28,11 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.recording",
     },
-    "controls": {"parity", "records", "strategies"},
+    "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "parity.recording"},
     "launch": {
-        "validation", "params", "records", "environment", "stage", "data", "workloads", "training", "claims.schema",
+        "validation", "params", "records", "environment", "stage", "data", "workloads", "training",
+        "claims.schema", "claims.weights",
     },
     "loading": {"params", "records", "environment", "data", "workloads", "strategies", "measure", "training", "launch"},
     "check": {"validation", "params", "records", "environment", "workloads", "launch", "parity"},

@@ -138,6 +138,10 @@ class Train(Section):
     checkpoint_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints, from which an interrupted run goes on."""
 
+    def steps_per_epoch(self, num_samples: int) -> int:
+        """Return the optimizer steps that visit every sample of a dataset that is not held out."""
+        return -(-(num_samples - self.holdout) // self.global_batch_size)
+
 
 class Parity(Section):
     """How two runs are judged to be the same training."""
@@ -237,6 +241,11 @@ class Configuration(Section):
         if self.offload in ("parameters", "both") and self.strategy != "fsdp":
             raise mistake(f"{self.offload} with strategy {self.strategy}; only fsdp offloads parameters", "offload")
         return self
+
+    @property
+    def held_against(self) -> str:
+        """The entry of `references` that it is held against."""
+        return self.reference or self.precision
 
     @property
     def num_shards(self) -> int:
@@ -364,7 +373,7 @@ class Params(Section):
             if name not in self.references:
                 raise mistake(not_one_of(name, list(self.references)), section)
         for name, configuration in self.configs.items():
-            key = configuration.reference or configuration.precision
+            key = configuration.held_against
             if key not in self.references:
                 raise mistake(
                     f"{key!r} has no reference to be held against; add `{key}: {{}}` to `references` "
@@ -399,24 +408,19 @@ class Params(Section):
 
     def reference_of(self, run: str) -> str:
         """Return the entry of `references` that a configuration is held against; the counterpart's is the first."""
-        if run not in self.configs:
-            return next(iter(self.references))
-        configuration = self.configs[run]
-        return configuration.reference or configuration.precision
+        return self.configs[run].held_against if run in self.configs else next(iter(self.references))
 
     def precision_of(self, run: str) -> Precision:
         """Return the precision of the reference of a configuration, or of the counterpart."""
         return self.reference_configuration(self.reference_of(run)).precision
 
-    def for_picture(self, picture: Picture) -> Self:
-        """Return these settings with the picture's own laid over its reference."""
-        before = self.references[picture.reference]
-        own = {
-            section: laid_over(getattr(before, section), getattr(picture, section)) for section in ("workload", "train")
-        }
-        return self.model_copy(
-            update={"references": self.references | {picture.reference: before.model_copy(update=own)}}
+    def with_reference(self, name: str, *, workload: dict[str, Any] | None = None, train: dict[str, Any]) -> Self:
+        """Return these settings with some of a reference's own changed."""
+        before = self.references[name]
+        changed = before.model_copy(
+            update={"workload": laid_over(before.workload, workload or {}), "train": laid_over(before.train, train)}
         )
+        return self.model_copy(update={"references": self.references | {name: changed}})
 
     def reference_configuration(self, reference: str) -> Configuration:
         """Return how a reference is executed: one process, eager, the full global batch, on the accelerator."""

@@ -31,6 +31,7 @@ UNSTEADY = 3.0
 """Times of which the 90th percentile is beyond so many times the 10th mean nothing: something else ran beside them."""
 
 Verdict = Literal["bitwise", "equivalent", "different", "skipped", "failed"]
+SAME_TRAINING: tuple[Verdict, ...] = ("bitwise", "equivalent")
 
 
 class RecordError(ValueError):
@@ -122,6 +123,11 @@ class Memory(Record):
     device_allocated_mib: float | None = None
     device_reserved_mib: float | None = None
 
+    @property
+    def peak_mib(self) -> float:
+        """The one figure to compare runs by: allocated on the device, else resident on the host."""
+        return self.host_mib if self.device_allocated_mib is None else self.device_allocated_mib
+
 
 class Utilisation(Record):
     """What NVML saw during the timed phase."""
@@ -170,7 +176,7 @@ class Timing(Record):
 
     @property
     def steady(self) -> bool:
-        """Whether the machine was the run's alone: then the 90th percentile of steps is below 1.5 times the 10th."""
+        """Whether the machine was the run's alone: the 90th percentile of steps is within `UNSTEADY` times the 10th."""
         deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
         return deciles[-1] <= UNSTEADY * deciles[0]
 
@@ -256,6 +262,10 @@ class ParityReport(Record):
 
     margin: float
     pairs: list[PairResult]
+
+    def against(self, run: str, *references: str) -> PairResult | None:
+        """Return the pair that holds a run against one of these names of its reference."""
+        return next((pair for pair in self.pairs if pair.right == run and pair.left in references), None)
 
 
 class CurveResult(Record):

@@ -12,7 +12,7 @@ from trainparity.parity.compare import load_run, load_twins
 from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.verdict import Run, judge
-from trainparity.records import CheckReport, CheckResult, CurveResult, PairResult, RecordError
+from trainparity.records import SAME_TRAINING, CheckReport, CheckResult, CurveResult, PairResult, RecordError
 
 Progress = Callable[[str], None]
 
@@ -36,7 +36,7 @@ def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int
         if result.verdict == "different":
             result = checker.confirm(name, configuration, result, float64=float64)
         curves = None
-        if configuration.precision != "fp32" and seeds and result.verdict in ("bitwise", "equivalent"):
+        if configuration.precision != "fp32" and seeds and result.verdict in SAME_TRAINING:
             curves = checker.learns_alike(configuration.precision, seeds)
         results.append(CheckResult(pair=result, curves=curves))
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
@@ -127,7 +127,7 @@ class Checker:
         )
         left, right = self.run(f"{name}-recut", same), load_run(self.runs / name / "state")
         again = judge(name, left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
-        alike = "the weights are equivalent" if again.weights in ("bitwise", "equivalent") else "they differ as well"
+        alike = "the weights are equivalent" if again.weights in SAME_TRAINING else "they differ as well"
         return _confirmed(result, f"against one process with the same micro-batches {alike}")
 
     def without_dropout(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:

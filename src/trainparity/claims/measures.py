@@ -8,7 +8,7 @@ import numpy as np
 
 from trainparity.claims import schema
 from trainparity.claims.study import NotMeasurable, Study
-from trainparity.records import Timing
+from trainparity.records import SAME_TRAINING, Timing
 
 
 class Figure(NamedTuple):
@@ -28,8 +28,7 @@ class Figure(NamedTuple):
 def weights(measure: schema.Weights, study: Study) -> Figure:
     """Compare final weights with published digits (article B)."""
     found = {run: study.weights(run) for run in measure.runs}
-    wanted = np.array(measure.published)
-    equal = {run: bool((values.round(measure.decimals) == wanted).all()) for run, values in found.items()}
+    equal = {run: measure.equal(values) for run, values in found.items()}
     shown = ", ".join(f"{value:.{measure.decimals}f}" for value in found[measure.runs[0]])
     same = "same digits from " + " and ".join(measure.runs) if all(equal.values()) else f"digits equal: {equal}"
     return Figure(f"[{shown}]; {same}", holds=all(equal.values()))
@@ -53,7 +52,7 @@ def same_training(measure: schema.SameTraining, study: Study) -> Figure:
         if pair.verdict in ("skipped", "failed"):
             raise NotMeasurable(f"{pair.name}: {pair.verdict}: {pair.reason}")
     text = ", ".join(f"{pair.name} {pair.verdict}" + (f" ({pair.cause})" if pair.cause else "") for pair in pairs)
-    return Figure(text, holds=all(pair.verdict in ("bitwise", "equivalent") for pair in pairs))
+    return Figure(text, holds=all(pair.verdict in SAME_TRAINING for pair in pairs))
 
 
 def parameters(measure: schema.Parameters, study: Study) -> Figure:
@@ -95,7 +94,7 @@ def gain_ratio(measure: schema.GainRatio, study: Study) -> Figure:
 def memory_ratio(measure: schema.MemoryRatio, study: Study) -> Figure:
     """Divide two runs' peaks."""
     timings = study.timing(measure.run), study.timing(measure.over)
-    peaks = [_peak_mib(timing) for timing in timings]
+    peaks = [timing.memory.peak_mib for timing in timings]
     ratio = peaks[0] / peaks[1]
     text = f"{100 * (ratio - 1):+.1f} % ({peaks[1]:,.0f} -> {peaks[0]:,.0f} MiB)"
     return Figure(text, value=ratio, timings=timings)
@@ -104,7 +103,7 @@ def memory_ratio(measure: schema.MemoryRatio, study: Study) -> Figure:
 def memory(measure: schema.Memory, study: Study) -> Figure:
     """Return a run's peak."""
     timing = study.timing(measure.run)
-    return Figure(f"{_peak_mib(timing):,.0f} MiB", value=_peak_mib(timing), timings=(timing,))
+    return Figure(f"{timing.memory.peak_mib:,.0f} MiB", value=timing.memory.peak_mib, timings=(timing,))
 
 
 def fastest_within(measure: schema.FastestWithin, study: Study) -> Figure:
@@ -113,8 +112,8 @@ def fastest_within(measure: schema.FastestWithin, study: Study) -> Figure:
     timings = {run: study.timing(run) for run in measure.runs}
     if limit is None or any(timing.memory.device_allocated_mib is None for timing in timings.values()):
         raise NotMeasurable("there is no device whose memory could be limited")
-    fitting = {run: timing for run, timing in timings.items() if _peak_mib(timing) <= limit}
-    each = [f"{run} {_median_s(t):.3g} s / step in {_peak_mib(t):,.0f} MiB" for run, t in timings.items()]
+    fitting = {run: timing for run, timing in timings.items() if timing.memory.peak_mib <= limit}
+    each = [f"{run} {_median_s(t):.3g} s / step in {t.memory.peak_mib:,.0f} MiB" for run, t in timings.items()]
     best = min(fitting, key=lambda run: _median_s(fitting[run]), default="none")
     text = f"{best} within {limit:,.0f} MiB: {', '.join(each)}"
     return Figure(text, holds=best == measure.expected, timings=tuple(timings.values()))
@@ -249,11 +248,6 @@ def _time_s(timing: Timing, run: str, measure: schema.TimeRatio, study: Study) -
         return _median_s(timing)
     epoch = _median_s(timing) * study.steps_per_epoch(run)
     return epoch if measure.of == "epoch" else measure.epochs * epoch + (timing.compile_s or 0.0)
-
-
-def _peak_mib(timing: Timing) -> float:
-    on_device = timing.memory.device_allocated_mib
-    return timing.memory.host_mib if on_device is None else on_device
 
 
 def _compile_s(timing: Timing) -> float:

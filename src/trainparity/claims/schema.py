@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from trainparity.params import DeviceKind
@@ -17,6 +18,10 @@ class Weights(Section):
     runs: list[str] = Field(min_length=1)
     published: list[float] = Field(min_length=1)
     decimals: int = Field(ge=0)
+
+    def equal(self, measured: np.ndarray) -> bool:
+        """Tell whether weights, float64 [n], are the published ones to all their decimals."""
+        return bool((measured.round(self.decimals) == np.array(self.published)).all())
 
 
 class Shards(Section):

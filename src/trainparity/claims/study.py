@@ -1,14 +1,14 @@
-"""A study's runs as the claims read them: each file once, and a clear reason where there is nothing to read."""
+"""A study's runs as the claims read them, and a clear reason where there is nothing to read."""
 
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from trainparity.claims.schema import Needs
+from trainparity.claims.weights import final_weights
 from trainparity.data import Manifest
-from trainparity.params import Params
+from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
 from trainparity.records import (
     CurveReport,
@@ -33,8 +33,7 @@ class Study:
     def __init__(self, params: Params, root: Path) -> None:
         """Take a study's settings and the folder that holds its `runs`, `reports` and `data`."""
         self.params, self.root = params, root
-        self.trained = cache(self._trained)
-        self.trace = cache(self._trace)
+        self.trace = cache(self._trace)  # large, and several claims are about one
 
     def meet(self, needs: Needs, runs: list[str]) -> None:
         """Raise `NotMeasurable` unless the runs trained on what a claim needs."""
@@ -49,7 +48,7 @@ class Study:
         """Return what became of a run."""
         return Status.read(self.root / "runs" / run / "state" / "status.json")
 
-    def _trained(self, run: str) -> Status:
+    def trained(self, run: str) -> Status:
         """Return the status of a run that trained."""
         status = self.status(run)
         if status.status != "trained":
@@ -74,8 +73,7 @@ class Study:
     def weights(self, run: str) -> np.ndarray:
         """Return a run's final weights, joined in the order of their names: float64 [n]."""
         self.trained(run)
-        tensors = load_file(self.root / "runs" / run / "state" / "weights.safetensors")
-        return np.concatenate([tensors[name].ravel() for name in sorted(tensors)]).astype(np.float64)
+        return final_weights(self.root / "runs" / run)
 
     def _trace(self, run: str) -> Trace:
         self.trained(run)
@@ -96,15 +94,15 @@ class Study:
 
     def pair(self, name: str) -> PairResult:
         """Return the verdict on a pair of params.yaml."""
-        return next(p for p in ParityReport.read(self.root / "reports" / "parity.json").pairs if p.name == name)
+        return next(pair for pair in self._parity.pairs if pair.name == name)
 
     def verdict(self, run: str) -> PairResult | None:
         """Return the verdict on a run against its reference; None if no pair holds it against that."""
-        pairs = ParityReport.read(self.root / "reports" / "parity.json").pairs
-        return next((p for p in pairs if p.right == run and p.left in ("reference", self._reference(run))), None)
+        return self._parity.against(run, REFERENCE, reference_name(self.params.reference_of(run)))
 
-    def _reference(self, run: str) -> str:
-        return f"reference-{self.params.reference_of(run)}"
+    @cached_property
+    def _parity(self) -> ParityReport:
+        return ParityReport.read(self.root / "reports" / "parity.json")
 
     def curves(self, name: str) -> CurveResult:
         """Return the verdict on two recipes' learning curves."""
@@ -132,7 +130,6 @@ class Study:
 
     def steps_per_epoch(self, run: str) -> int:
         """Return the optimizer steps that visit every sample once."""
-        train = self.params.train_of(
-            run.removeprefix("reference-") if run.startswith("reference-") else self.params.reference_of(run)
-        )
-        return -(-(self.manifest.samples - train.holdout) // train.global_batch_size)
+        references = {reference_name(reference): reference for reference in self.params.references}
+        reference = references.get(run) or self.params.reference_of(run)
+        return self.params.train_of(reference).steps_per_epoch(self.manifest.samples)

@@ -1,8 +1,6 @@
 """Commands about this machine and the pipeline: what can run here, is params.yaml right, what came out."""
 
 import json
-import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from rich.table import Table
 from trainparity import params as parameters
 from trainparity import validation
 from trainparity.cli.app import app
+from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
 from trainparity.records import Status
 from trainparity.stage import StageError, StoppedBySignal
@@ -109,25 +108,16 @@ def train(
     if name not in params.configs:
         raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, list(params.configs))}")
     before = state.stat().st_mtime_ns if state.exists() else None
-    code = _repro(f"train@{name}")
+    code = reproduce(f"train@{name}")
     there = not code and state.stat().st_mtime_ns == before
     if there and Status.read(state).status == "failed":
-        code = _repro(f"train@{name}", "--force", "--single-item")
+        code = reproduce(f"train@{name}", "--force", "--single-item")
     if code:
         raise typer.Exit(code)
     status = Status.read(state)
     if status.status != "trained":
         print("; ".join(filter(None, (f"{name}: {status.outcome}", status.remedy))), file=sys.stderr)
     raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
-
-
-def _repro(*arguments: str) -> int:
-    """Run DVC and return its exit code; on SIGINT it is waited for, as it waits for its stage's checkpoint."""
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
-    try:
-        return subprocess.run([sys.executable, "-m", "dvc", "repro", *arguments], check=False).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @app.command()

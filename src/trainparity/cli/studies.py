@@ -1,7 +1,6 @@
 """Commands about the studies: run the articles' experiments and print their claims."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ import typer
 
 from trainparity import params as parameters
 from trainparity.cli.app import app
+from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
 from trainparity.records import ClaimReport, write_text
 from trainparity.validation import ParamsError, not_one_of
@@ -38,7 +38,7 @@ def studies(
     chosen = scale or ("article" if any(a.kind == "cuda" for a in detect().accelerators) else "laptop")
     for name in names or there:
         _set_scale(STUDIES / name / "params.yaml", chosen)
-    failed = [name for name in names or there if not _reproduce(name)]
+    failed = [name for name in names or there if not _end(name)]
     _show([name for name in names or there if name not in failed])
     for name in failed:
         print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` goes on with it", file=sys.stderr)
@@ -54,11 +54,10 @@ def _set_scale(path: Path, scale: str) -> None:
         write_text(path, changed)
 
 
-def _reproduce(name: str) -> bool:
+def _end(name: str) -> bool:
+    """Run a study's pipeline; tell whether it ended."""
     print(f"study {name}", flush=True)
-    return not subprocess.run(
-        [sys.executable, "-m", "dvc", "repro", str(STUDIES / name / "dvc.yaml")], check=False
-    ).returncode
+    return reproduce(str(STUDIES / name / "dvc.yaml")) == 0
 
 
 def _show(names: list[str]) -> None:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from trainparity.claims.schema import Weights
 from trainparity.claims.schema import load as load_claims
+from trainparity.claims.weights import final_weights
 from trainparity.environment import Environment
 from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
@@ -40,14 +40,12 @@ def reproduce(claim: str, published: Weights, params: Params, environment: Envir
         status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
             raise RuntimeError(f"{claim}: {name} was {status.status}: {status.reason}")
-        tensors = load_file(out / name / "state" / "weights.safetensors")
-        weights[name] = np.concatenate([tensors[key].ravel() for key in sorted(tensors)])
-    stacked = np.stack(list(weights.values())).astype(np.float64)
+        weights[name] = final_weights(out / name)
     return KnownAnswer(
         claim=claim,
         published=published.published,
         decimals=published.decimals,
         measured={name: values.tolist() for name, values in weights.items()},
-        largest_difference=float(np.ptp(stacked, axis=0).max()),
-        reproduced=bool((stacked.round(published.decimals) == np.array(published.published)).all()),
+        largest_difference=float(np.ptp(list(weights.values()), axis=0).max()),
+        reproduced=all(published.equal(values) for values in weights.values()),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
-from trainparity.params import COUNTERPART, Configuration, Params, laid_over, reference_name
+from trainparity.params import COUNTERPART, Configuration, Params, reference_name
 from trainparity.records import Status, write_text
 from trainparity.training.spec import Failure, Result, RunSpec
 
@@ -46,16 +46,13 @@ def run_configuration(
 def run_seed(params: Params, environment: Environment, reference: str, seed: int, *, runs: Path, data: Path) -> Status:
     """Train an entry of `references` from another seed into `runs/<entry>-<seed>`, for its learning curve alone."""
     assert params.curves is not None
-    entry = params.references[reference]
-    train = laid_over(entry.train, params.curves.train | {"seed": seed})
-    entries = params.references | {reference: entry.model_copy(update={"train": train})}
+    params = params.with_reference(reference, train=params.curves.train | {"seed": seed})
     name, configuration = f"{reference}-{seed}", params.reference_configuration(reference)
-    other = params.model_copy(update={"references": entries})
-    return _run(other, environment, name, configuration, runs=runs, data=data, traced=False, timed=False)
+    return _run(params, environment, name, configuration, runs=runs, data=data, traced=False, timed=False)
 
 
 def run_picture(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
-    """Train the model of `picture` into `runs/picture`; `params` are those of `Params.for_picture`."""
+    """Train the model of `picture` into `runs/picture`; `params` are those of that training."""
     assert params.picture is not None
     configuration = params.reference_configuration(params.picture.reference)
     return _run(params, environment, "picture", configuration, runs=runs, data=data, traced=False, timed=False)
@@ -98,12 +95,11 @@ def _run(
     if isinstance(placement, Unavailable):
         return _skip(name, configuration, placement.reason, placement.remedy, runs)
     names = list(params.configs)
-    held_against = configuration.reference or configuration.precision
     spec = RunSpec(
         run=name,
-        workload=params.workload_of(held_against),
+        workload=params.workload_of(configuration.held_against),
         dataset=params.dataset,
-        train=params.train_of(held_against),
+        train=params.train_of(configuration.held_against),
         parity=params.parity,
         twins=twins,
         traced=traced,

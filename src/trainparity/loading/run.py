@@ -55,7 +55,7 @@ def measure_all(
         params.train_of(reference),
     )
     placement = place(configuration, params.accelerator, environment)
-    per_epoch = -(-Manifest.read(data / "manifest.json").samples // train.global_batch_size)
+    per_epoch = train.steps_per_epoch(Manifest.read(data / "manifest.json").samples)
     chosen, found = combinations(loading), []
     for mode, loader in chosen:
         if isinstance(placement, Unavailable):

@@ -5,11 +5,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainparity.records import ClaimReport
+from trainparity.records import SAME_TRAINING, ClaimReport
 from trainparity.report import words
 from trainparity.report.format import NOTHING, number
 from trainparity.report.schema import RunSummary, Summary
-from trainparity.report.summary import SAME_TRAINING
 
 STYLES = {
     "bitwise": "bold green",

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainparity.environment import Environment
 from trainparity.params import REFERENCE, reference_name
-from trainparity.records import PairResult, Status, Timing
+from trainparity.records import SAME_TRAINING, PairResult, Status, Timing
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import (
     DatasetSummary,
@@ -20,8 +20,6 @@ from trainparity.report.schema import (
     WorkloadSummary,
 )
 from trainparity.report.speedup import speedup
-
-SAME_TRAINING = ("bitwise", "equivalent")
 
 
 def build(artifacts: Artifacts) -> Summary:
@@ -50,7 +48,7 @@ def build(artifacts: Artifacts) -> Summary:
 
 def experiment(status: Status, timing: Timing | None) -> dict[str, str | float | None]:
     """Return the few figures of one run that `dvc exp show` compares between experiments."""
-    figures = _figures(status, timing)
+    figures = _figures(timing)
     return {
         "configuration": status.run,
         "status": status.status,
@@ -91,7 +89,7 @@ def _run(run: Run, reference: Run, pair: PairResult | None) -> RunSummary:
         distance_over_floor=pair.distance_over_floor if pair else None,
         speedup=ratio,
         speedup_withheld=withheld,
-        **_figures(status, run.timing),
+        **_figures(run.timing),
     )
 
 
@@ -133,24 +131,22 @@ def _unsteady(timing: Timing) -> str | None:
 
 def _pair_with_reference(artifacts: Artifacts, name: str) -> PairResult | None:
     """Return the pair that holds a configuration against its reference."""
-    own = reference_name(artifacts.params.reference_of(name))
-    return next((p for p in artifacts.parity.pairs if p.right == name and p.left in (REFERENCE, own)), None)
+    return artifacts.parity.against(name, REFERENCE, reference_name(artifacts.params.reference_of(name)))
 
 
-def _figures(status: Status, timing: Timing | None) -> dict[str, Any]:
+def _figures(timing: Timing | None) -> dict[str, Any]:
     """Return the fields of RunSummary that come from its timing; none of them where there is none."""
     if timing is None:
         return {}
     p10, median, p90 = (float(value) for value in np.percentile(timing.step_ms, [10, 50, 90]))
     flops_per_s = timing.flops_per_step / (median / 1000) if timing.flops_per_step is not None else None
     peak = timing.peak_flops_per_s
-    on_device = timing.memory.device_allocated_mib if status.device in ("cuda", "mps") else None
     return {
         "device_name": timing.device_name,
         "step_ms": StepTime(median=median, p10=p10, p90=p90),
         "samples_per_s": timing.global_batch_size / (median / 1000),
         "wait_ms": float(np.median(timing.wait_ms)) if timing.wait_ms else None,
-        "peak_memory_mib": timing.memory.host_mib if on_device is None else on_device,
+        "peak_memory_mib": timing.memory.peak_mib,
         "memory": timing.memory,
         "warmup_s": timing.warmup_s,
         "compile_s": timing.compile_s,

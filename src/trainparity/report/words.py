@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-from trainparity.records import ClaimReport, ControlReport, KnownAnswer
+from trainparity.records import SAME_TRAINING, ClaimReport, ControlReport, KnownAnswer
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary
-from trainparity.report.summary import SAME_TRAINING
 
 
 class Note(NamedTuple):
