@@ -1,6 +1,5 @@
 """The traced phase: deterministic, in windows, resumable; its result is the run's `state`."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,14 +15,11 @@ from trainparity.parity.recording.trace import Layout, StepArrays, Trace
 from trainparity.records import write_csv
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import UNIT_ROUNDOFF, deterministic
+from trainparity.training.resuming import Resuming
 from trainparity.training.spec import RunSpec
 
 Progress = Callable[[float], None]
 """Called after each step with its loss."""
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; its checkpoint is written."""
 
 
 class ParityPhase:
@@ -31,10 +27,10 @@ class ParityPhase:
 
     def __init__(self, spec: RunSpec, trainer: Trainer, *, twin: int, stop_requested: Callable[[], bool]) -> None:
         self._spec, self._trainer, self._twin = spec, trainer, twin
-        self._stop_requested = stop_requested
         self._main = trainer.execution.rank == 0
         self._output = spec.work / "state" / (f"twins/{twin}" if twin else "")
-        self._checkpoint = spec.work / "checkpoints" / (f"twin-{twin}" if twin else "run")
+        checkpoint = spec.work / "checkpoints" / (f"twin-{twin}" if twin else "run")
+        self._resuming = Resuming(trainer, checkpoint, stop_requested=stop_requested)
         self._is_reference = spec.reference is None and not twin
         self._window = min(spec.parity.window, trainer.num_steps)
         self._probe = Probe(trainer.plain, trainer.optimizer, sketch_size=spec.parity.sketch_size)
@@ -73,13 +69,14 @@ class ParityPhase:
 
     def _run(self, progress: Progress) -> None:
         with deterministic():
-            start = self._resume()
+            arrays, start = self._resuming.load()
+            self._arrays.restore(arrays)
             batches = self._trainer.batches(start, self._trainer.num_steps, self._spec.configuration.loader)
             for step, micro_batches in enumerate(batches, start):
                 if step % self._window == 0:
                     self._start_window(step)
                 progress(self._step(step, micro_batches))
-                self._keep(step + 1)
+                self._resuming.keep(step + 1, self._arrays.stacked)
         self._write()
 
     def _step(self, step: int, micro_batches: list[MicroBatch]) -> float:
@@ -104,28 +101,6 @@ class ParityPhase:
             checkpoints.save(folder, trainer.plain, trainer.optimizer, {}, {}, main=self._main)
         self._probe.moved()
 
-    def _keep(self, step: int) -> None:
-        """Write a checkpoint every so often, and when asked to stop, at the same step on every rank."""
-        trainer = self._trainer
-        stop = bool(trainer.strategy.sum(torch.tensor(int(self._stop_requested()))))
-        if step >= trainer.num_steps or not (stop or step % self._spec.train.checkpoint_every == 0):
-            return
-        scalars = {"step": step, "scaler": trainer.scaler.state_dict()}
-        model, optimizer = trainer.plain, trainer.optimizer
-        checkpoints.save(self._checkpoint, model, optimizer, self._arrays.stacked(), scalars, main=self._main)
-        if stop:
-            raise Interrupted(f"stopped after step {step} of {trainer.num_steps}")
-
-    def _resume(self) -> int:
-        """Load the last checkpoint; return the step to go on with."""
-        if not (self._checkpoint / "state.json").exists():
-            return 0
-        trainer = self._trainer
-        arrays, scalars = checkpoints.load(self._checkpoint, trainer.plain, trainer.optimizer)
-        self._arrays.restore(arrays)
-        trainer.scaler.load_state_dict(scalars["scaler"])
-        return int(scalars["step"])
-
     def _write(self) -> None:
         """Write weights, losses and, last, the trace."""
         weights = checkpoints.model_state(self._trainer.plain)
@@ -137,7 +112,7 @@ class ParityPhase:
             losses = enumerate(self._arrays.stacked()["loss"].tolist())
             write_csv(self._output / "loss.csv", ("step", "loss"), losses)
         Trace(self._layout(), self._arrays.stacked()).save(self._output)
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self._resuming.remove()
 
     def draws_random_numbers(self) -> bool:
         """Tell whether the model drew random numbers in its forward passes, as dropout does."""

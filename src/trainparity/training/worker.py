@@ -19,9 +19,10 @@ from trainparity.strategies import Execution
 from trainparity.training import plain_phase, timing_phase
 from trainparity.training.evaluation import evaluate
 from trainparity.training.loop import Trainer
-from trainparity.training.parity_phase import Interrupted, ParityPhase
+from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
+from trainparity.training.resuming import Interrupted
 from trainparity.training.spec import EXIT_INTERRUPTED, Failure, Result, RunSpec
 
 

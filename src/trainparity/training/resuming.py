@@ -1,0 +1,55 @@
+"""Going on where a stopped run was: one checkpoint, of the same step on every rank."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainparity import checkpoints
+from trainparity.training.loop import Trainer
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its checkpoint is written."""
+
+
+class Resuming:
+    """Keeps a trainer's checkpoint in a folder."""
+
+    def __init__(self, trainer: Trainer, folder: Path, *, stop_requested: Callable[[], bool]) -> None:
+        self._trainer, self._folder, self._stop_requested = trainer, folder, stop_requested
+
+    def load(self) -> tuple[dict[str, Tensor], int]:
+        """Load the checkpoint, if there is one; return the arrays kept with it, and the step to go on with."""
+        if not (self._folder / "state.json").exists():
+            return {}, 0
+        trainer = self._trainer
+        arrays, scalars = checkpoints.load(self._folder, trainer.plain, trainer.optimizer)
+        trainer.scaler.load_state_dict(scalars["scaler"])
+        return arrays, int(scalars["step"])
+
+    def keep(self, step: int, arrays: Callable[[], dict[str, Tensor]]) -> None:
+        """Write a checkpoint every so often, and when asked to stop, at the same step on every rank.
+
+        Args:
+            step: How many steps are done.
+            arrays: Returns what has to be kept beside the state.
+
+        Raises:
+            Interrupted: a stop was requested.
+        """
+        trainer = self._trainer
+        stop = bool(trainer.strategy.sum(torch.tensor(int(self._stop_requested()))))
+        if step >= trainer.num_steps or not (stop or step % trainer.train.checkpoint_every == 0):
+            return
+        scalars = {"step": step, "scaler": trainer.scaler.state_dict()}
+        main = trainer.execution.rank == 0
+        checkpoints.save(self._folder, trainer.plain, trainer.optimizer, arrays(), scalars, main=main)
+        if stop:
+            raise Interrupted(f"stopped after step {step} of {trainer.num_steps}")
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a run that has ended."""
+        shutil.rmtree(self._folder, ignore_errors=True)
