@@ -154,10 +154,10 @@ def runs() -> list[tuple[Status, Timing | None]]:
             status("ddp", strategy="ddp", world_size=2),
             timing("ddp", 31.0, world_size=2, num_threads=1, date="2026-03-02T08:00:00Z"),
         ),
-        (status("gradaccum", accumulation_steps=2), timing("gradaccum", 46.0)),
+        (status("gradaccum", accumulation_steps=2), timing("gradaccum", 46.0, loader_failures=1)),
         (
             status("compiled", compile="default"),
-            timing("compiled", 25.0, compile_s=21.4, graphs=1, graph_breaks=0, warmup_s=24.0),
+            timing("compiled", 25.0, compile_s=21.4, graphs=3, graph_breaks=1, break_places=["print in model.py:12"]),
         ),
         (status("lr-doubled", loss=0.8751), timing("lr-doubled", 12.5)),
         (

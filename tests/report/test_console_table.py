@@ -39,6 +39,8 @@ def test_reasons_remedies_and_dates_stand_below(built: Summary) -> None:
         "remedy: run it on a Mac",
         "broken: failed: RuntimeError: out of memory [rank 0]",
         "dvc repro -s -f train@broken",
+        "compiled: graph breaks: print in model.py:12\n",
+        "gradaccum: loader failed: the workers of 1 of 1 ranks; it trained on without them\n",
         "ddp / gradaccum: equivalent, distance / floor 0.900",
         "reference / lr-doubled: different: first beyond the floor at step 0 in head.weight",
         "article B's published weights (B1): reproduced by ddp and gradaccum to 4 digits, "

@@ -23,6 +23,8 @@ STYLES = {
     "not confirmed": "bold red",
     "not measurable here": "yellow",
     "no speed-up": "yellow",
+    "graph breaks": "yellow",
+    "loader failed": "yellow",
     "not compared": "yellow",
     "emulated": "yellow",
     "withheld": "yellow",

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from trainparity.records import (
     ClaimReport,
@@ -92,6 +92,10 @@ class RunSummary(Part):
     compile_s: float | None = None
     graphs: int | None = None
     graph_breaks: int | None = None
+    break_places: list[str] = Field(default_factory=list)
+    """Why and where each graph broke, as Dynamo words it."""
+    loader_failures: int = 0
+    """Ranks whose worker processes failed while it was timed; their later batches were sliced in memory."""
     flops_per_s: float | None = None
     """Floating-point operations of a step / median step time."""
     peak_flops_fraction: float | None = None

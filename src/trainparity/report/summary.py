@@ -152,6 +152,8 @@ def _figures(timing: Timing | None) -> dict[str, Any]:
         "compile_s": timing.compile_s,
         "graphs": timing.graphs,
         "graph_breaks": timing.graph_breaks,
+        "break_places": timing.break_places,
+        "loader_failures": timing.loader_failures,
         "flops_per_s": flops_per_s,
         "peak_flops_fraction": flops_per_s / peak if flops_per_s is not None and peak else None,
         "utilisation": timing.utilisation,

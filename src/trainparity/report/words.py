@@ -13,7 +13,7 @@ class Note(NamedTuple):
 
     name: str
     kind: str
-    """skipped, failed, different or `no speed-up`."""
+    """skipped, failed, different, `no speed-up`, `graph breaks` or `loader failed`."""
     text: str
     remedy: str | None
 
@@ -140,6 +140,12 @@ def notes(summary: Summary) -> list[Note]:
     for name, run in summary.configurations.items():
         if run.status == "trained" and run.speedup_withheld:
             found.append(Note(name, "no speed-up", run.speedup_withheld, None))
+        if run.break_places:
+            found.append(Note(name, "graph breaks", "; ".join(run.break_places), None))
+        if run.loader_failures:
+            what = f"the workers of {run.loader_failures} of {run.world_size} ranks; it trained on without them"
+            remedy = f"the run said why and what to do; `dvc repro -s -f train@{name}` lets it say so again"
+            found.append(Note(name, "loader failed", what, remedy))
     return found
 
 
