@@ -31,3 +31,11 @@ class Mlp(Workload):
         logits = model(batch["images"].float() / 255 + batch["noise"])
         loss = nn.functional.cross_entropy(logits.float(), batch["labels"], reduction="sum")
         return self.options.loss_factor * loss
+
+
+class Scored(Mlp):
+    """The same, and scored on samples held out."""
+
+    def predict(self, model: nn.Module, batch: Batch) -> Tensor:
+        scores: Tensor = model(batch["images"].float() / 255)
+        return scores

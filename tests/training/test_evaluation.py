@@ -1,8 +1,16 @@
+import signal
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runs import CPU, SGD, prepared, spec
+from trainparity.records import Evaluation
+from trainparity.strategies import Execution
+from trainparity.training import worker
 from trainparity.training.evaluation import score
 
 
@@ -26,3 +34,30 @@ def test_scores_lie_between_none_and_all(pairs: list[tuple[int, int]]) -> None:
     predicted, labels = torch.tensor(pairs).T
     found = score(predicted, labels)
     assert all(0 <= value <= 1 for value in (found.accuracy, found.precision, found.recall))
+
+
+def scored(folder: Path, run: str, window: int, lr: float, reference: Path | None = None, **train: Any) -> Evaluation:
+    optimizer = SGD.model_copy(update={"lr": lr})
+    settings = spec(
+        folder, folder / "data", run, workload="tests.mlp:Scored", steps=12, window=window, optimizer=optimizer,
+        reference=reference, holdout=40, **train,
+    )  # fmt: skip
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        worker.run(settings, Execution(device=CPU, num_replicas=1))
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Evaluation.read(settings.work / "state/evaluation.json")
+
+
+def test_a_run_is_scored_on_a_training_of_its_own_though_its_windows_start_from_the_references(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    learned = scored(tmp_path, "reference", window=4, lr=0.1)
+    state = tmp_path / "reference/state"
+    stands_still = scored(tmp_path, "whole", window=12, lr=1e-9, reference=state)
+    assert learned.accuracy > stands_still.accuracy + 0.2
+    assert scored(tmp_path, "windows", window=4, lr=1e-9, reference=state) == stands_still
+    # A run that was killed before its score was written has complete windows, and no trainer that went through them.
+    (tmp_path / "reference/state/evaluation.json").unlink()
+    assert scored(tmp_path, "reference", window=4, lr=0.1) == learned

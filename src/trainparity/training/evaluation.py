@@ -3,24 +3,25 @@
 import torch
 from torch import Tensor
 
+from trainparity.params import Train
 from trainparity.records import Evaluation
 from trainparity.training.loop import Trainer
 from trainparity.training.precision import autocast
+from trainparity.workloads import Workload
 
 
-def evaluate(trainer: Trainer) -> Evaluation | None:
-    """Score the model on the last `train.holdout` samples; every rank must call it.
+def predicts(workload: Workload, train: Train) -> bool:
+    """Tell whether there is anything to score: samples held out, and a workload that predicts classes."""
+    return train.holdout > 0 and type(workload).predict is not Workload.predict
 
-    Returns:
-        Accuracy, and precision and recall averaged over the classes that occur; None if nothing is held out or the
-        workload predicts no classes.
+
+def evaluate(trainer: Trainer) -> Evaluation:
+    """Return accuracy, and precision and recall averaged over the classes that occur, on the last `train.holdout`
+    samples; every rank must call it.
     """
     held_out = torch.arange(len(trainer.dataset) - trainer.train.holdout, len(trainer.dataset))
     parts = [_predicted(trainer, indices) for indices in torch.split(held_out, trainer.train.global_batch_size)]
-    predicted = [part for part in parts if part is not None]
-    if not predicted:
-        return None
-    return score(torch.cat(predicted), trainer.dataset.tensors["labels"][held_out])
+    return score(torch.cat(parts), trainer.dataset.tensors["labels"][held_out])
 
 
 def score(predicted: Tensor, labels: Tensor) -> Evaluation:
@@ -38,7 +39,7 @@ def score(predicted: Tensor, labels: Tensor) -> Evaluation:
 
 
 @torch.no_grad()
-def _predicted(trainer: Trainer, indices: Tensor) -> Tensor | None:
+def _predicted(trainer: Trainer, indices: Tensor) -> Tensor:
     device = trainer.execution.device
     batch = {name: tensor.to(device) for name, tensor in trainer.dataset.batch(indices).items()}
     trainer.model.eval()
@@ -47,4 +48,4 @@ def _predicted(trainer: Trainer, indices: Tensor) -> Tensor | None:
             scores = trainer.workload.predict(trainer.model, batch)
     finally:
         trainer.model.train()
-    return None if scores is None else scores.argmax(1).cpu()
+    return scores.argmax(1).cpu()

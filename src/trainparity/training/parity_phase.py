@@ -55,15 +55,25 @@ class ParityPhase:
             **self._probe.facts(),
         )
 
-    def run(self, progress: Progress) -> None:
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one training from its start to its end, and no window starts from the reference's state."""
+        return self._is_reference or self._window >= self._trainer.num_steps
+
+    def run(self, progress: Progress) -> bool:
         """Train all steps, from the last checkpoint if there is one, and write trace and weights.
+
+        Returns:
+            False if all that was there already: then the trainer has not trained.
 
         Raises:
             Interrupted: a stop was requested; the next call goes on from there.
         """
         try:
-            if not (self._output / "trace.json").exists():  # written last: else this phase is complete
-                self._run(progress)
+            if (self._output / "trace.json").exists():  # written last
+                return False
+            self._run(progress)
+            return True
         finally:
             self._probe.close()
 

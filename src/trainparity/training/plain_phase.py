@@ -1,4 +1,4 @@
-"""Training alone, without a trace: for learning curves and pictures; resumable."""
+"""Training alone, without a trace: for learning curves, pictures and scores; resumable."""
 
 from collections.abc import Callable
 
@@ -13,11 +13,8 @@ from trainparity.training.resuming import Resuming
 from trainparity.training.spec import RunSpec
 
 
-def train(spec: RunSpec, trainer: Trainer, *, stop_requested: Callable[[], bool], progress: Progress) -> float:
-    """Train all steps, from the last checkpoint if there is one; write weights and losses.
-
-    Returns:
-        The mean loss of the last ten steps.
+def train(spec: RunSpec, trainer: Trainer, *, stop_requested: Callable[[], bool], progress: Progress) -> list[float]:
+    """Train all steps, from the last checkpoint if there is one; return each step's loss.
 
     Raises:
         Interrupted: a stop was requested; the next call goes on from there.
@@ -31,11 +28,16 @@ def train(spec: RunSpec, trainer: Trainer, *, stop_requested: Callable[[], bool]
         losses.append(float(trainer.strategy.sum(torch.tensor(float(loss), dtype=torch.float64))))
         progress(losses[-1])
         resuming.keep(step, lambda: {"loss": torch.tensor(losses, dtype=torch.float64)})
+    if trainer.execution.rank == 0:
+        resuming.remove()
+    return losses
+
+
+def write(spec: RunSpec, trainer: Trainer, losses: list[float]) -> None:
+    """Write weights and losses as the run's state; every rank must call it."""
     weights = checkpoints.model_state(trainer.plain)
     if trainer.execution.rank == 0:
         output = spec.work / "state"
         output.mkdir(parents=True, exist_ok=True)
         save_file(weights, output / "weights.safetensors")
         write_csv(output / "loss.csv", ("step", "loss"), enumerate(losses))
-        resuming.remove()
-    return sum(losses[-10:]) / len(losses[-10:])

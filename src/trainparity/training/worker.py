@@ -17,7 +17,7 @@ import torch.distributed as dist
 from trainparity import data, workloads
 from trainparity.strategies import Execution
 from trainparity.training import plain_phase, timing_phase
-from trainparity.training.evaluation import evaluate
+from trainparity.training.evaluation import evaluate, predicts
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
@@ -48,45 +48,76 @@ def main() -> int:
 
 def run(spec: RunSpec, execution: Execution) -> None:
     """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
-    stop = _StopRequest()
     torch.set_num_threads(spec.placement.num_threads)
-    workload = workloads.load(spec.workload.name, spec.workload.options)
-    dataset = data.load(spec.data)
-    is_main = execution.rank == 0
+    _Phases(spec, execution).run()
 
-    def trainer(order: int = 0) -> Trainer:
+
+class _Phases:
+    """The phases of a run on one rank, each with a trainer of its own."""
+
+    def __init__(self, spec: RunSpec, execution: Execution) -> None:
+        self._spec, self._execution = spec, execution
+        self._workload = workloads.load(spec.workload.name, spec.workload.options)
+        self._dataset = data.load(spec.data)
+        self._main = execution.rank == 0
+        self._stop = _StopRequest()
+        self._first = self._trainer()
+        self._timed = spec.timing.warmup_steps + spec.timing.steps if spec.timing else 0
+        self._total = self._first.num_steps * (1 + spec.twins) + self._timed
+        self._progress = TrainingProgress(f"{spec.position} {spec.run}".lstrip(), self._total, main=self._main)
+
+    def _trainer(self, order: int = 0) -> Trainer:
         torch.compiler.reset()
-        return Trainer(workload, dataset, spec.train, spec.configuration, execution, order=order)
+        spec = self._spec
+        return Trainer(self._workload, self._dataset, spec.train, spec.configuration, self._execution, order=order)
 
-    first = trainer()
-    twins = range(1, spec.twins + 1)
-    timed = spec.timing.warmup_steps + spec.timing.steps if spec.timing else 0
-    total = first.num_steps * (1 + len(twins)) + timed
-    title = f"{spec.position} {spec.run}".lstrip()
-    with tensor_cores(spec.configuration.precision), TrainingProgress(title, total, main=is_main) as progress:
-        if not spec.traced:
-            loss = plain_phase.train(spec, first, stop_requested=stop, progress=progress.step)
-            if is_main:
-                Result(steps=first.num_steps, loss=loss).write(spec.work / "result.json")
-            return
-        parity = ParityPhase(spec, first, twin=0, stop_requested=stop)
+    def run(self) -> None:
+        with tensor_cores(self._spec.configuration.precision), self._progress:
+            loss = self._traced() if self._spec.traced else self._plain()
+        if self._main:
+            Result(steps=self._first.num_steps, loss=loss).write(self._spec.work / "result.json")
+
+    def _plain(self) -> float:
+        """Train without a trace; return the mean loss of the last ten steps."""
+        losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._progress.step)
+        plain_phase.write(self._spec, self._first, losses)
+        return sum(losses[-10:]) / len(losses[-10:])
+
+    def _traced(self) -> float:
+        """Train with the trace, then what else is asked for; return the mean loss of the last ten steps."""
+        spec, progress, first = self._spec, self._progress, self._first
+        parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
         progress.phase("parity", 0)
-        parity.run(progress.step)
-        evaluation = evaluate(first) if spec.train.holdout else None
-        if is_main and evaluation:
-            evaluation.write(spec.work / "state" / "evaluation.json")
-        for number in twins:
+        has_trained = parity.run(progress.step)
+        self._score(first if has_trained and parity.is_whole else None)
+        for number in range(1, spec.twins + 1):
             progress.phase(f"twin {number}", number * first.num_steps)
             # A model that draws random numbers itself draws other ones for samples in another order.
             order = 0 if parity.draws_random_numbers() else number
-            ParityPhase(spec, trainer(order), twin=number, stop_requested=stop).run(progress.step)
+            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(progress.step)
         if spec.timing:
-            progress.phase("timing", total - timed)
-            timing = timing_phase.measure(spec, spec.timing, trainer(), progress.step)
-            if is_main:
+            progress.phase("timing", self._total - self._timed)
+            timing = timing_phase.measure(spec, spec.timing, self._trainer(), progress.step)
+            if self._main:
                 timing.write(spec.work / "report" / "timing.json")
-    if is_main:
-        Result(steps=first.num_steps, loss=parity.final_loss()).write(spec.work / "result.json")
+        return parity.final_loss()
+
+    def _score(self, trained: Trainer | None) -> None:
+        """Evaluate a model on the samples held out, if there are any.
+
+        Args:
+            trained: Its trainer; None: it has to be trained first. Windows that start from the reference's weights
+                are no training of its own.
+        """
+        path = self._spec.work / "state" / "evaluation.json"
+        if path.exists() or not predicts(self._workload, self._spec.train):
+            return
+        if trained is None:
+            trained = self._trainer()
+            plain_phase.train(self._spec, trained, stop_requested=self._stop, progress=lambda loss: None)
+        evaluation = evaluate(trained)
+        if self._main:
+            evaluation.write(path)
 
 
 def _quieten() -> None:

@@ -43,9 +43,12 @@ class Workload(ABC):
         makes every way to cut the batch the same training.
         """
 
-    def predict(self, model: nn.Module, batch: Batch) -> Tensor | None:
-        """Return class scores [B, classes] of a batch as the dataset has it, nothing drawn; None: no classifier."""
-        return None
+    def predict(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return class scores [B, classes] of a batch as the dataset has it, nothing drawn.
+
+        A classifier overrides it, and is then scored on the samples held out (`train.holdout`).
+        """
+        raise NotImplementedError
 
     def count(self, batch: Batch) -> int:
         """Return what the summed loss is divided by: samples; override it to count tokens, say."""
