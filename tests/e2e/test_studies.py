@@ -39,11 +39,12 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
-    done = run(project, name, "--scale", "smoke")
+    done = run(project, name, "--scale", "smoke", "--save", "kept")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     folder = project / "studies" / name
     report = ClaimReport.read(folder / "reports/claims.json")
     assert report.scale == "smoke"
+    assert ClaimReport.read(project / f"kept/{name}-smoke.json") == report
     assert [result.name for result in report.results] == list(yaml.safe_load((folder / "claims.yaml").read_text()))
     for result in report.results:
         assert result.measured or result.reason, result

@@ -26,6 +26,10 @@ def studies(
         str | None,
         typer.Option(help="smoke, laptop or article; default: article where there is a CUDA GPU, else laptop."),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Keep each study's claims in this folder, as <study>-<scale>.json.", file_okay=False),
+    ] = None,
 ) -> None:
     """Run the articles' studies through their pipelines and print every claim: exit code 1 if one did not end.
 
@@ -39,7 +43,11 @@ def studies(
     for name in names or there:
         _set_scale(STUDIES / name / "params.yaml", chosen)
     failed = [name for name in names or there if not _end(name)]
-    _show([name for name in names or there if name not in failed])
+    reports = [_claims(name) for name in names or there if name not in failed]
+    _show(reports)
+    if save:
+        for report in reports:
+            report.write(save / f"{report.study}-{chosen}.json")
     for name in failed:
         print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` goes on with it", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
@@ -60,9 +68,13 @@ def _end(name: str) -> bool:
     return reproduce(str(STUDIES / name / "dvc.yaml")) == 0
 
 
-def _show(names: list[str]) -> None:
+def _claims(name: str) -> ClaimReport:
+    return ClaimReport.read(STUDIES / name / "reports" / "claims.json")
+
+
+def _show(reports: list[ClaimReport]) -> None:
     from trainparity.report.console import make_console, show_claims
 
     console = make_console()
-    for name in names:
-        show_claims(ClaimReport.read(STUDIES / name / "reports" / "claims.json"), console)
+    for report in reports:
+        show_claims(report, console)
