@@ -29,7 +29,7 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "controls": {"parity", "records", "strategies", "environment"},
-    "claims": {"validation", "params", "records", "environment", "data", "parity.recording"},
+    "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "validation", "params", "records", "environment", "stage", "data", "workloads", "training",
         "claims.schema", "claims.weights",

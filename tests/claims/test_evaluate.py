@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.report import report_tree as tree
+from trainparity import data
 from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.data import Manifest
-from trainparity.params import parse
+from trainparity.params import Digits, parse
 from trainparity.records import (
     ClaimResult,
     CurveReport,
@@ -230,3 +232,15 @@ def test_a_mistake_in_the_claims_is_named(claim: dict[str, Any], message: str) -
     content = {"statement": "s", "published": "p", "measure": {"name": "memory", "run": "gpu"}} | claim
     with pytest.raises(ParamsError, match=message):
         schema.parse({"X": content}, HERE)
+
+
+def test_parameters_are_counted_at_another_scale_without_training_there(study: Tree) -> None:
+    data.prepare(Digits(name="digits", limit=1), study.root / "data/prepared", study.root / "downloads")
+    article = {"workload": {"options": {"hidden": 100}}}
+    content = PARAMS | {"workload": {"name": "tests.mlp:Mlp"}, "scales": {"laptop": {}, "article": article}}
+    (study.root / "params.yaml").write_text(yaml.safe_dump(content))
+    measure = {"name": "parameters", "run": "compiled"}
+    expected = {scale: 64 * hidden + hidden + hidden * 10 + 10 for scale, hidden in ((None, 24), ("article", 100))}
+    for scale, count in expected.items():
+        result = study.claim(measure | {"scale": scale}, expect={"low": count, "high": count})
+        assert (result.verdict, result.measured) == ("confirmed", f"{count:,}")

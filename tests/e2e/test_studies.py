@@ -54,6 +54,13 @@ def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
     assert (folder / "reports/index.html").read_text().count("<tr") > len(report.results)
 
 
+@pytest.mark.study
+def test_article_es_network_has_its_size_at_any_scale(project: Path) -> None:
+    report = ClaimReport.read(project / "studies/cpu-offload/reports/claims.json")
+    [size] = [result for result in report.results if result.name == "E0"]
+    assert (size.measured, size.verdict) == ("364,931,587", "confirmed")
+
+
 def test_article_b_is_exact(project: Path) -> None:
     report = ClaimReport.read(project / "studies/ddp-vs-accumulation/reports/claims.json")
     verdicts = {result.name: result.verdict for result in report.results}

@@ -57,9 +57,8 @@ def same_training(measure: schema.SameTraining, study: Study) -> Figure:
 
 def parameters(measure: schema.Parameters, study: Study) -> Figure:
     """Count a run's parameters."""
-    shapes = study.trace(measure.run).layout.parameters.values()
-    count = sum(int(np.prod(shape)) for shape in shapes)
-    return Figure(f"{count:,}", value=count)
+    count = study.num_parameters(measure.run, measure.scale)
+    return Figure(f"{count:,}", value=count, remark=measure.scale and f"built, not trained, at {measure.scale} scale")
 
 
 def seconds(measure: schema.Seconds, study: Study) -> Figure:

@@ -41,10 +41,12 @@ class SameTraining(Section):
 
 
 class Parameters(Section):
-    """Number of a run's parameters."""
+    """Number of a run's parameters; the model is built without memory for them, so any machine can count."""
 
     name: Literal["parameters"]
     run: str
+    scale: str | None = None
+    """The entry of `scales` at which it is built; null: the one in force."""
 
 
 class Seconds(Section):
@@ -182,7 +184,7 @@ class Telemetry(Section):
     run: str
 
 
-ABSOLUTE = (Parameters, Seconds, Memory, Compilation)
+ABSOLUTE = (Seconds, Memory, Compilation)
 """Measures whose figure says nothing about a claim that was made at another scale."""
 
 Measure = Annotated[

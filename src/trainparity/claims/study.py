@@ -4,7 +4,10 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from trainparity import data, workloads
+from trainparity import params as parameters
 from trainparity.claims.schema import Needs
 from trainparity.claims.weights import final_weights
 from trainparity.data import Manifest
@@ -130,6 +133,20 @@ class Study:
 
     def steps_per_epoch(self, run: str) -> int:
         """Return the optimizer steps that visit every sample once."""
+        return self.params.train_of(self._reference(run)).steps_per_epoch(self.manifest.samples)
+
+    def num_parameters(self, run: str, scale: str | None) -> int:
+        """Count the parameters of a run's model, at another scale if one is given."""
+        params = parameters.load(self.root / "params.yaml", scale)
+        settings = params.workload_of(self._reference(run))
+        sample = data.load(self.root / "data" / "prepared").batch(torch.zeros(1, dtype=torch.int64))
+        if edge := getattr(params.dataset, "image_size", None):  # of that scale's images, which are not prepared here
+            sample |= {"images": sample["images"].new_zeros(*sample["images"].shape[:2], edge, edge)}
+        with torch.device("meta"):
+            model = workloads.load(settings.name, settings.options).build_model(sample)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def _reference(self, run: str) -> str:
+        """Return the entry of `references` that a run is, or is held against."""
         references = {reference_name(reference): reference for reference in self.params.references}
-        reference = references.get(run) or self.params.reference_of(run)
-        return self.params.train_of(reference).steps_per_epoch(self.manifest.samples)
+        return references.get(run) or self.params.reference_of(run)
