@@ -28,6 +28,15 @@ class Project:
         """Set a value of params.yaml."""
         edit(self.folder, *keys, value=value)
 
+    def write(self, name: str, content: str) -> Path:
+        """Write a file that belongs to the project's user, as its folder does."""
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+        for part in (path, path.parent):
+            os.chown(part, self.uid, self.uid)
+        return path
+
     def compose(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run docker compose to its end."""
         command = ["docker", "compose", *arguments]

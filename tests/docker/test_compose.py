@@ -1,7 +1,9 @@
 """The images and compose.yaml with a real engine, on a copy of the project that belongs to an ordinary user."""
 
+import fcntl
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,29 @@ def test_a_killed_container_leaves_nothing_half_written_and_the_next_run_goes_on
     done = project.compose("run", "--rm", "train-cpu", "gradaccum")
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.status("gradaccum")["steps"] == 50
+
+
+def test_a_killed_containers_lock_does_not_block_the_next(project: Project) -> None:
+    holder = {"pid": 1, "cmd": "dvc repro of a killed container"}  # there is a process 1 in every container
+    content = json.dumps({"write": {"/workspace/runs/params-valid.txt": holder}, "read": {}})
+    project.write(".dvc/tmp/rwlock", content)
+    done = project.compose("run", "--rm", "repro", "dvc", "repro", "validate")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_container_waits_for_another_one_on_the_same_project(project: Project) -> None:
+    name = f"{project.name}-waits"
+    with project.write(".trainparity/container.lock", "").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        started = project.start("run", "--name", name, "repro", "dvc", "--version")
+        try:
+            while "waiting for another container" not in run("docker", "logs", name).stderr:
+                assert started.poll() is None
+                time.sleep(0.1)
+            fcntl.flock(held, fcntl.LOCK_UN)
+            assert started.wait() == 0
+        finally:
+            run("docker", "rm", "--force", name)
 
 
 def test_a_stopped_container_has_written_its_checkpoint(project: Project) -> None:

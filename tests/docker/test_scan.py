@@ -13,7 +13,7 @@ from trainparity.launch.containers import connect, is_current
 pytestmark = pytest.mark.docker
 
 SCAN = r"""
-import json, os, pathlib, pwd, stat
+import json, os, pathlib, re, stat
 found = {"privileged": [], "writable": [], "keys": []}
 for folder, folders, files in os.walk("/"):
     folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys", "/dev", "/tmp", "/caches",
@@ -25,7 +25,9 @@ for folder, folders, files in os.walk("/"):
             found["privileged"].append(path)
         if not stat.S_ISLNK(facts.st_mode) and os.access(path, os.W_OK):
             found["writable"].append(path)
-        if name in ("id_rsa", "id_ed25519", ".netrc", ".pypirc", "credentials", "pip.conf"):
+        if name in ("id_rsa", "id_ed25519", ".netrc", ".pypirc") or path.endswith(".aws/credentials"):
+            found["keys"].append(path)
+        if name == "pip.conf" and re.search("://[^/ ]+@", pathlib.Path(path).read_text()):  # a base image may bring one
             found["keys"].append(path)
 found["user"] = [os.getuid(), os.getgid()]
 found["groups"] = os.getgroups()
@@ -68,6 +70,6 @@ def processes(project: Project) -> set[tuple[str, str]]:
     filters = {"label": f"com.docker.compose.project={project.name}"}
     for container in docker.from_env().containers.list(filters=filters, ignore_removed=True):
         with suppress(docker.errors.APIError):  # it has ended
-            for uid, command in container.top(ps_args="-eo uid,args")["Processes"]:
+            for _, uid, command in container.top(ps_args="-eo pid,uid,args")["Processes"]:
                 found.add((uid, command))
     return found
