@@ -10,6 +10,7 @@ import yaml
 
 from trainparity import params, validation, workloads
 from trainparity.parity.causes import Cause
+from trainparity.records import ClaimReport
 from trainparity.workloads import SampleRandomness
 
 ROOT = Path(__file__).parents[1]
@@ -67,3 +68,13 @@ def test_every_path_and_target_it_names_exists() -> None:
     assert set(re.findall(r"\bmake (\w+)", README)) - {"lint", "test"} <= {*targets}
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_its_table_of_claims_says_what_was_measured() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` ([\w-]+): (.+) \| (.+) \| (.+) \| ([a-z ]+) \|$", README, re.MULTILINE)
+    assert {study for study, *_ in rows} == {path.name for path in (ROOT / "studies").iterdir()}
+    for study, name, statement, published, measured, verdict in rows:
+        report = ClaimReport.read(ROOT / f"benchmarks/results/studies/{study}-laptop.json")
+        [found] = [result for result in report.results if result.name == name]
+        assert (statement, published, verdict) == (found.statement, found.published, found.verdict), name
+        assert found.measured and measured in found.measured, name
