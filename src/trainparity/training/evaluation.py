@@ -44,7 +44,8 @@ def _predicted(trainer: Trainer, indices: Tensor) -> Tensor:
     batch = {name: tensor.to(device) for name, tensor in trainer.dataset.batch(indices).items()}
     trainer.model.eval()
     try:
-        with autocast(trainer.precision, device):
+        # Eagerly: for one pass over few samples a graph of its own is not worth its compilation.
+        with autocast(trainer.precision, device), torch.compiler.set_stance("force_eager"):
             scores = trainer.workload.predict(trainer.model, batch)
     finally:
         trainer.model.train()
