@@ -73,18 +73,24 @@ class _Phases:
 
     def run(self) -> None:
         with tensor_cores(self._spec.configuration.precision), self._progress:
-            loss = self._traced() if self._spec.traced else self._plain()
-        if self._main:
-            Result(steps=self._first.num_steps, loss=loss).write(self._spec.work / "result.json")
+            if self._spec.traced:
+                self._traced()
+            else:
+                self._plain()
 
-    def _plain(self) -> float:
-        """Train without a trace; return the mean loss of the last ten steps."""
+    def _finish(self, loss: float) -> None:
+        """Write, last of all, what became of the run; `loss` is the mean of its last ten steps."""
+        Result(steps=self._first.num_steps, loss=loss).write(self._spec.work / "result.json")
+
+    def _plain(self) -> None:
+        """Train without a trace."""
         losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._progress.step)
         plain_phase.write(self._spec, self._first, losses)
-        return sum(losses[-10:]) / len(losses[-10:])
+        if self._main:
+            self._finish(sum(losses[-10:]) / len(losses[-10:]))
 
-    def _traced(self) -> float:
-        """Train with the trace, then what else is asked for; return the mean loss of the last ten steps."""
+    def _traced(self) -> None:
+        """Train with the trace, then what else is asked for."""
         spec, progress, first = self._spec, self._progress, self._first
         parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
         progress.phase("parity", 0)
@@ -100,7 +106,8 @@ class _Phases:
             timing = timing_phase.measure(spec, spec.timing, self._trainer(), progress.step)
             if self._main:
                 timing.write(spec.work / "report" / "timing.json")
-        return parity.final_loss()
+        if self._main:  # which alone has written the trace
+            self._finish(parity.final_loss())
 
     def _score(self, trained: Trainer | None) -> None:
         """Evaluate a model on the samples held out, if there are any.
