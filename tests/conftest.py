@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 
 @cache
@@ -35,6 +36,7 @@ def pytest_configure() -> None:
     if own := sorted(os.sched_getaffinity(0))[number::count]:
         os.sched_setaffinity(0, own)
         torch.set_num_threads(len(own))
+        threadpool_limits(len(own))  # NumPy's
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
