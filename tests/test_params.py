@@ -257,7 +257,7 @@ def test_exactly_the_batches_that_divide_are_accepted_and_survive_writing(config
 
 
 def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() -> None:
-    assert type(workloads.load("tests.mlp:Mlp", {"hidden": 3})).__name__ == "Mlp"
+    assert type(workloads.load("tests.support.mlp:Mlp", {"hidden": 3})).__name__ == "Mlp"
     for name, options, expected in [
         (
             "ddmp",
@@ -276,7 +276,7 @@ def test_a_workload_is_named_by_entry_or_import_path_and_checks_its_options() ->
             {},
             "params.yaml: workload.name: 'tests.nowhere:Mlp' can't be imported: No module named",
         ),
-        ("tests.mlp:nn", {}, "params.yaml: workload.name: 'tests.mlp:nn' is no subclass of"),
+        ("tests.support.mlp:nn", {}, "params.yaml: workload.name: 'tests.support.mlp:nn' is no subclass of"),
     ]:
         with pytest.raises(ParamsError, match=re.escape(expected)):
             workloads.load(name, options)

@@ -49,7 +49,7 @@ def test_a_right_workload_is_the_same_training_under_all_that_runs_here(tmp_path
     ],
 )
 def test_a_fault_is_named_and_confirmed(tmp_path: Path, workload: str, cause: str, confirmed: str) -> None:
-    code, found = check(tmp_path, f"tests.faulty:{workload}", "ddp:2", "--steps=4")
+    code, found = check(tmp_path, f"tests.support.faulty:{workload}", "ddp:2", "--steps=4")
     pair = found["ddp-2"]["pair"]
     assert (code, pair["verdict"], pair["cause"]) == (1, "different", cause)
     assert "in float64" in pair["confirmation"] and "no rounding" in pair["confirmation"]
@@ -103,7 +103,7 @@ def params(workload: str = "examples.workload:Classifier", **changes: Any) -> An
 def test_a_workloads_own_data_is_used_unless_a_dataset_is_given() -> None:
     assert isinstance(params().dataset, Own)
     assert params(dataset="{name: digits, limit: 50}").dataset.limit == 50
-    assert params("tests.mlp:Mlp").dataset.name == "digits"
+    assert params("tests.support.mlp:Mlp").dataset.name == "digits"
 
 
 @pytest.mark.parametrize(

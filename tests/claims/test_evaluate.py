@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.report import report_tree as tree
+from tests.support import report_tree as tree
 from trainparity import data
 from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
@@ -237,7 +237,7 @@ def test_a_mistake_in_the_claims_is_named(claim: dict[str, Any], message: str) -
 def test_parameters_are_counted_at_another_scale_without_training_there(study: Tree) -> None:
     data.prepare(Digits(name="digits", limit=1), study.root / "data/prepared", study.root / "downloads")
     article = {"workload": {"options": {"hidden": 100}}}
-    content = PARAMS | {"workload": {"name": "tests.mlp:Mlp"}, "scales": {"laptop": {}, "article": article}}
+    content = PARAMS | {"workload": {"name": "tests.support.mlp:Mlp"}, "scales": {"laptop": {}, "article": article}}
     (study.root / "params.yaml").write_text(yaml.safe_dump(content))
     measure = {"name": "parameters", "run": "compiled"}
     expected = {scale: 64 * hidden + hidden + hidden * 10 + 10 for scale, hidden in ((None, 24), ("article", 100))}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.server import Fault, FileServer
+from tests.support.file_server import Fault, FileServer
 from trainparity.data import DataError
 from trainparity.data.datasets import _cifar10, _mnist
 from trainparity.data.download import CIFAR10, MNIST, Source, fetch

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docker.project import STRANGER, Project
+from tests.support.docker_project import STRANGER, Project
 from trainparity.launch.containers import look
 
 

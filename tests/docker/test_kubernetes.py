@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 
 pytestmark = pytest.mark.docker
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 
 pytestmark = pytest.mark.docker
 

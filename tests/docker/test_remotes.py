@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.s3.server import Server, serving
-from tests.project import Project, commit_small
+from tests.support.project import Project, commit_small
 
 pytestmark = pytest.mark.docker
 

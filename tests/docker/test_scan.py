@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import docker
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 from trainparity.launch.containers import connect, is_current
 
 pytestmark = pytest.mark.docker

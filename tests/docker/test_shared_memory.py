@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 
 pytestmark = pytest.mark.docker
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 
 pytestmark = pytest.mark.docker
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import docker
-from tests.docker.project import Project
+from tests.support.docker_project import Project
 
 pytestmark = pytest.mark.docker
 

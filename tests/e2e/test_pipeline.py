@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.project import Project, commit_small
+from tests.support.project import Project, commit_small
 from trainparity.launch.containers import look
 
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project import ROOT, copy_small
+from tests.support.project import ROOT, copy_small
 from trainparity.records import ClaimReport, ParityReport
 
 QUICK = "ddp-vs-accumulation"

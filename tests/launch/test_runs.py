@@ -25,7 +25,7 @@ def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
     content = {
         "parallel": "ddp",
         "accelerator": "cpu",
-        "workload": workload or {"name": "tests.mlp:Mlp"},
+        "workload": workload or {"name": "tests.support.mlp:Mlp"},
         "dataset": {"name": "digits", "limit": 200},
         "train": {
             "epochs": 4,
@@ -100,7 +100,7 @@ def test_what_the_machine_cannot_run_is_skipped_with_the_reason(here: Path) -> N
 
 
 def misbehaving(how: str, **options: Any) -> Params:
-    return params({"name": "tests.misbehaving:Misbehaving", "options": {"how": how, **options}})
+    return params({"name": "tests.support.misbehaving:Misbehaving", "options": {"how": how, **options}})
 
 
 def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:

@@ -29,7 +29,7 @@ def content(**loading: Any) -> dict[str, Any]:
     return {
         "parallel": "plain",
         "accelerator": "cpu",
-        "workload": {"name": "tests.mlp:Mlp"},
+        "workload": {"name": "tests.support.mlp:Mlp"},
         "dataset": {"name": "fake", "shape": [3, 32, 32], "size": 192},  # six equal batches
         "train": {"global_batch_size": 32, "optimizer": {"name": "adam", "lr": 0.001}},
         "timing": {"warmup_steps": 1},
@@ -148,7 +148,7 @@ def test_a_workload_that_fails_is_said(project: Path, monkeypatch: pytest.Monkey
 
 
 def parse_workload(**options: Any) -> Any:
-    return params().workload.model_copy(update={"name": "tests.misbehaving:Misbehaving", "options": options})
+    return params().workload.model_copy(update={"name": "tests.support.misbehaving:Misbehaving", "options": options})
 
 
 def test_the_stage_writes_a_report_whole_or_says_what_is_missing(project: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.runs import ADAM, SGD, Reference, configuration, prepared, train
+from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, train
 from trainparity.params import Optimizer
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.sampler import Sampler

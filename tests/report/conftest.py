@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report import report_tree
+from tests.support import report_tree
 from trainparity.params import load
 from trainparity.report import artifacts, summary
 from trainparity.report.artifacts import Artifacts

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.report.report_tree import known_answer
+from tests.support.report_tree import known_answer
 from trainparity.report.console import show
 from trainparity.report.format import moment, number, rate
 from trainparity.report.schema import Summary

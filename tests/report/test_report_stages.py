@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.report_tree import status, write_run
+from tests.support.report_tree import status, write_run
 from trainparity.report.schema import Summary
 
 STAGES = Path(__file__).parents[2] / "stages"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.report_tree import (
+from tests.support.report_tree import (
     environment,
     known_answer,
     pair,

@@ -4,7 +4,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.report.schema_paths import paths
+from tests.support.schema_paths import paths
 from trainparity.environment import Accelerator, Environment
 from trainparity.report.schema import AcceleratorSummary, EnvironmentSummary, Summary
 

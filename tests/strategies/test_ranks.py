@@ -2,8 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.runs import Reference, configuration, load, prepared
-from tests.strategies.ranks_over_seeds import RIGHT
+from tests.support.ranks_over_seeds import RIGHT
+from tests.support.runs import Reference, configuration, load, prepared
 
 SEEDS = 3
 
@@ -12,7 +12,7 @@ def test_distributed_runs_are_never_different_over_seeds(tmp_path: Path) -> None
     data = prepared(tmp_path)
     references = [Reference(tmp_path / str(seed), data, seed=seed) for seed in range(SEEDS)]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    script = ["-m", "tests.strategies.ranks_over_seeds", str(tmp_path), str(SEEDS)]
+    script = ["-m", "tests.support.ranks_over_seeds", str(tmp_path), str(SEEDS)]
     done = subprocess.run([*torchrun, *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     results = {

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs import CPU, SGD, prepared, spec
+from tests.support.runs import CPU, SGD, prepared, spec
 from trainparity.records import Evaluation
 from trainparity.strategies import Execution
 from trainparity.training import worker
@@ -39,7 +39,7 @@ def test_scores_lie_between_none_and_all(pairs: list[tuple[int, int]]) -> None:
 def scored(folder: Path, run: str, window: int, lr: float, reference: Path | None = None, **train: Any) -> Evaluation:
     optimizer = SGD.model_copy(update={"lr": lr})
     settings = spec(
-        folder, folder / "data", run, workload="tests.mlp:Scored", steps=12, window=window, optimizer=optimizer,
+        folder, folder / "data", run, workload="tests.support.mlp:Scored", steps=12, window=window, optimizer=optimizer,
         reference=reference, holdout=40, **train,
     )  # fmt: skip
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

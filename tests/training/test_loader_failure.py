@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import runs
+from tests.support import runs
 from trainparity.params import Timing, Workload
 from trainparity.training import timing_phase
 from trainparity.training.spec import RunSpec
@@ -13,7 +13,7 @@ from trainparity.training.spec import RunSpec
 LOADER = {"workers": 2, "start_method": "fork"}
 
 
-def spec(folder: Path, name: str, *, workload: str = "tests.mlp:Mlp", **options: Any) -> RunSpec:
+def spec(folder: Path, name: str, *, workload: str = "tests.support.mlp:Mlp", **options: Any) -> RunSpec:
     settings = runs.configuration(loader=LOADER if options else {})
     plain = runs.spec(folder, folder / "data", name, settings=settings, steps=12)
     return plain.model_copy(update={"workload": Workload(name=workload, options=options)})
@@ -24,7 +24,7 @@ def test_workers_that_die_in_a_step_change_no_bit_of_the_training(
 ) -> None:
     runs.prepared(tmp_path)
     plain = spec(tmp_path, "plain")
-    deadly = spec(tmp_path, "deadly", workload="tests.misbehaving:Misbehaving", how="kill-workers")
+    deadly = spec(tmp_path, "deadly", workload="tests.support.misbehaving:Misbehaving", how="kill-workers")
     runs.run_phase(plain)
     runs.run_phase(deadly)
     for name in ("weights.safetensors", "trace.safetensors", "loss.csv"):
@@ -38,7 +38,7 @@ def test_workers_that_die_in_a_step_change_no_bit_of_the_training(
 def test_the_times_of_a_run_say_that_its_workers_failed(tmp_path: Path) -> None:
     runs.prepared(tmp_path)
     settings = Timing(warmup_steps=1, steps=11)
-    deadly = spec(tmp_path, "deadly", workload="tests.misbehaving:Misbehaving", how="kill-workers")
+    deadly = spec(tmp_path, "deadly", workload="tests.support.misbehaving:Misbehaving", how="kill-workers")
     timing = timing_phase.measure(deadly, settings, runs.trainer_of(deadly), lambda: None)
     assert timing.loader_failures == 1 and len(timing.step_ms) == 11
     whole = spec(tmp_path, "whole", hidden=8)

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tests.runs import prepared, spec, trainer_of
+from tests.support.runs import prepared, spec, trainer_of
 from trainparity.params import Timing
 from trainparity.training import timing_phase
 

@@ -5,8 +5,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from tests.runs import Reference, configuration, prepared, train
-from tests.workloads.images import accuracy_after, digits, images, num_parameters
+from tests.support.images import accuracy_after, digits, images, num_parameters
+from tests.support.runs import Reference, configuration, prepared, train
 from trainparity.workloads import load
 
 MODELS = ["swin-t", "swin-b", "convnext-l"]

@@ -5,8 +5,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from tests.runs import Reference, configuration, prepared, train
-from tests.workloads.images import accuracy_after, digits, images, num_parameters
+from tests.support.images import accuracy_after, digits, images, num_parameters
+from tests.support.runs import Reference, configuration, prepared, train
 from trainparity.records import PairResult
 from trainparity.workloads import SampleRandomness, load
 from trainparity.workloads.resnet import crop_and_flip

@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.runs import configuration, spec, trainer_of
+from tests.support.runs import configuration, spec, trainer_of
 from trainparity import data, workloads
 from trainparity.params import ImageFolder, Optimizer, Workload
 from trainparity.validation import ParamsError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class Project:
@@ -82,7 +82,7 @@ def copy_small(folder: Path) -> None:
         if name != "dvc.lock" and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    edit(folder, "workload", value={"name": "tests.mlp:Mlp"})
+    edit(folder, "workload", value={"name": "tests.support.mlp:Mlp"})
     edit(folder, "train", "max_steps", value=6)
     edit(folder, "parity", value={"twins": 1, "window": 3, "sketch_size": 64, "margin": 16})
     edit(folder, "timing", value={"warmup_steps": 1, "steps": 3})

@@ -41,7 +41,7 @@ def spec(
     settings: Configuration | None = None,
     reference: Path | None = None,
     seed: int = 0,
-    workload: str = "tests.mlp:Mlp",
+    workload: str = "tests.support.mlp:Mlp",
     steps: int = 20,
     window: int = 10,
     optimizer: Optimizer = SGD,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.project import copy_small, edit
+from tests.support.project import copy_small, edit
 
 STRANGER = 1234
 """Whom the copy belongs to where root runs the tests."""

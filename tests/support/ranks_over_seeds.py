@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from tests.runs import CPU, Reference, configuration, run_phase
+from tests.support.runs import CPU, Reference, configuration, run_phase
 from trainparity.strategies import Execution
 
 RIGHT = {

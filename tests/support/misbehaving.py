@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from tests.mlp import Mlp, MlpOptions
+from tests.support.mlp import Mlp, MlpOptions
 from trainparity.workloads import Batch
 
 

@@ -1,4 +1,4 @@
-"""A small classifier of the digits: the workload that a user would bring, as `tests.mlp:Mlp`."""
+"""A small classifier of the digits: the workload that a user would bring, as `tests.support.mlp:Mlp`."""
 
 from torch import Tensor, nn
 
