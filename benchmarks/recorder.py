@@ -19,7 +19,7 @@ from torchvision.models import resnet18
 
 import trainparity
 from trainparity.environment import detect
-from trainparity.records import write_text
+from trainparity.records.base import write_text
 
 RESULTS = Path(__file__).parent / "results"
 INTERVAL = 50

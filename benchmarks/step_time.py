@@ -20,7 +20,8 @@ from trainparity import data, params
 from trainparity.environment import Placement, detect, place
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, reference_name
-from trainparity.records import Timing, write_text
+from trainparity.records.base import write_text
+from trainparity.records.timing import Timing
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.records import Status, Timing, write_text
+from trainparity.records.base import write_text
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
 from trainparity.report import summary
 from trainparity.stage import exit_code
 from trainparity.validation import ParamsError

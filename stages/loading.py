@@ -7,7 +7,7 @@ from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.loading.run import measure_all
-from trainparity.records import LoaderMeasurement
+from trainparity.records.loading import LoaderMeasurement
 from trainparity.stage import StageError, exit_code
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.records import write_text
+from trainparity.records.base import write_text
 from trainparity.report import artifacts, console, page, summary, tables
 from trainparity.stage import exit_code
 

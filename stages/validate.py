@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainparity import params, validation, workloads
 from trainparity.launch.pipeline import check_pipeline
-from trainparity.records import write_text
+from trainparity.records.base import write_text
 from trainparity.stage import exit_code
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from trainparity import params, validation, workloads
 from trainparity.parity.causes import Cause
-from trainparity.records import ClaimReport
+from trainparity.records.claims import ClaimReport
 from trainparity.workloads import SampleRandomness
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from trainparity.records import write_text
+from trainparity.records.base import write_text
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
 

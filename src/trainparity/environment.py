@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainparity.params import Configuration, DeviceKind
-from trainparity.records import Record
+from trainparity.records.base import Record
 
 IMAGE = Path("/etc/trainparity/image")
 """Written into our images by docker/describe."""

@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from trainparity.records import RecordError
+from trainparity.records.base import RecordError
 from trainparity.validation import ParamsError
 
 

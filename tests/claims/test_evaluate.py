@@ -13,15 +13,11 @@ from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.data import Manifest
 from trainparity.params import Digits, parse
-from trainparity.records import (
-    ClaimResult,
-    CurveReport,
-    CurveResult,
-    Evaluation,
-    Memory,
-    PairResult,
-    ParityReport,
-)
+from trainparity.records.claims import ClaimResult
+from trainparity.records.curves import CurveReport, CurveResult
+from trainparity.records.evaluation import Evaluation
+from trainparity.records.timing import Memory
+from trainparity.records.verdict import PairResult, ParityReport
 from trainparity.validation import ParamsError
 
 HERE = Path("claims.yaml")

@@ -5,7 +5,7 @@ import pytest
 from trainparity.controls.catalogue import RIGHT, WRONG
 from trainparity.controls.run import run_controls
 from trainparity.parity.causes import Cause
-from trainparity.records import ControlReport, ControlResult
+from trainparity.records.controls import ControlReport, ControlResult
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.support.project import ROOT, copy_small
-from trainparity.records import ClaimReport, ParityReport
+from trainparity.records.claims import ClaimReport
+from trainparity.records.verdict import ParityReport
 
 QUICK = "ddp-vs-accumulation"
 """Its smallest scale takes half a minute; those of the others together five."""

@@ -16,7 +16,8 @@ from trainparity import data
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, parse
-from trainparity.records import Status, Timing
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from trainparity.environment import detect
 from trainparity.loading.memory import descendants_memory, shared_memory
 from trainparity.loading.run import combinations, measure_all
 from trainparity.params import Fake, Loading, Params, parse
-from trainparity.records import LoaderMeasurement, LoadingReport
+from trainparity.records.loading import LoaderMeasurement, LoadingReport
 
 ROOT = Path(__file__).parents[2]
 

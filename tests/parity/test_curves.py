@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trainparity.parity.curves import judge_curves, read_curve
-from trainparity.records import RecordError
+from trainparity.records.base import RecordError
 
 
 def curves(seeds: range, shift: float = 0.0, late: float = 0.0) -> list[list[float]]:

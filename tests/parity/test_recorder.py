@@ -13,7 +13,7 @@ from torch import nn
 import trainparity
 from trainparity.parity.folders import compare_folders
 from trainparity.parity.recording.trace import Trace
-from trainparity.records import RecordError
+from trainparity.records.base import RecordError
 
 STEPS = 12
 

@@ -13,7 +13,8 @@ from tests.support.report_tree import (
     write_run,
 )
 from trainparity.params import load
-from trainparity.records import Memory, RecordError
+from trainparity.records.base import RecordError
+from trainparity.records.timing import Memory
 from trainparity.report import artifacts, summary
 from trainparity.report.schema import RunSummary, Summary
 

@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trainparity.environment import Environment
-from trainparity.records import (
-    KnownAnswer,
-    Memory,
-    PairResult,
-    ParityReport,
-    Status,
-    Timing,
-    Worst,
-)
+from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.run import Status
+from trainparity.records.timing import Memory, Timing
+from trainparity.records.verdict import PairResult, ParityReport, Worst
 
 PARAMS = """\
 parallel: ddp

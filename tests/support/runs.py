@@ -12,7 +12,8 @@ from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing,
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge
-from trainparity.records import PairResult, Status
+from trainparity.records.run import Status
+from trainparity.records.verdict import PairResult
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runs import CPU, SGD, prepared, spec
-from trainparity.records import Evaluation
+from trainparity.records.evaluation import Evaluation
 from trainparity.strategies import Execution
 from trainparity.training import worker
 from trainparity.training.evaluation import score

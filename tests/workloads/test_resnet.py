@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.support.images import accuracy_after, digits, images, num_parameters
 from tests.support.runs import Reference, configuration, prepared, train
-from trainparity.records import PairResult
+from trainparity.records.verdict import PairResult
 from trainparity.workloads import SampleRandomness, load
 from trainparity.workloads.resnet import crop_and_flip
 

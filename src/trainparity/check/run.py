@@ -12,7 +12,10 @@ from trainparity.parity.compare import load_run, load_twins
 from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.verdict import Run, judge
-from trainparity.records import SAME_TRAINING, CheckReport, CheckResult, CurveResult, PairResult, RecordError
+from trainparity.records.base import RecordError
+from trainparity.records.check import CheckReport, CheckResult
+from trainparity.records.curves import CurveResult
+from trainparity.records.verdict import SAME_TRAINING, PairResult
 
 Progress = Callable[[str], None]
 

@@ -7,7 +7,7 @@ from trainparity.claims.measures import MEASURES, Figure
 from trainparity.claims.schema import ABSOLUTE, Claim, Range
 from trainparity.claims.study import NotMeasurable, Study
 from trainparity.environment import Environment
-from trainparity.records import ClaimReport, ClaimResult
+from trainparity.records.claims import ClaimReport, ClaimResult
 
 
 def evaluate(name: str, claims: Mapping[str, Claim], study: Study, environment: Environment) -> ClaimReport:

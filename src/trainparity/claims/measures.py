@@ -8,7 +8,8 @@ import numpy as np
 
 from trainparity.claims import schema
 from trainparity.claims.study import NotMeasurable, Study
-from trainparity.records import SAME_TRAINING, Timing
+from trainparity.records.timing import Timing
+from trainparity.records.verdict import SAME_TRAINING
 
 
 class Figure(NamedTuple):

@@ -13,17 +13,12 @@ from trainparity.claims.weights import final_weights
 from trainparity.data import Manifest
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
-from trainparity.records import (
-    CurveReport,
-    CurveResult,
-    Evaluation,
-    LoaderMeasurement,
-    LoadingReport,
-    PairResult,
-    ParityReport,
-    Status,
-    Timing,
-)
+from trainparity.records.curves import CurveReport, CurveResult
+from trainparity.records.evaluation import Evaluation
+from trainparity.records.loading import LoaderMeasurement, LoadingReport
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
+from trainparity.records.verdict import PairResult, ParityReport
 
 
 class NotMeasurable(Exception):

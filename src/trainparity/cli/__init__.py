@@ -5,7 +5,7 @@ import sys
 from trainparity import validation
 from trainparity.cli import machine, parity, studies  # each adds its commands
 from trainparity.cli.app import app
-from trainparity.records import RecordError
+from trainparity.records.base import RecordError
 from trainparity.stage import StageError
 
 __all__ = ["app", "machine", "main", "parity", "studies"]

@@ -15,7 +15,7 @@ from trainparity import validation
 from trainparity.cli.app import app
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
-from trainparity.records import Status
+from trainparity.records.run import Status
 from trainparity.stage import StageError, StoppedBySignal
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]

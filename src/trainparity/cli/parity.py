@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainparity.cli.app import app
 from trainparity.environment import detect
-from trainparity.records import ControlReport
+from trainparity.records.controls import ControlReport
 
 
 @app.command()

@@ -11,7 +11,8 @@ from trainparity import params as parameters
 from trainparity.cli.app import app
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
-from trainparity.records import ClaimReport, write_text
+from trainparity.records.base import write_text
+from trainparity.records.claims import ClaimReport
 from trainparity.validation import ParamsError, not_one_of
 
 STUDIES = Path("studies")

@@ -16,7 +16,9 @@ from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
 from trainparity.environment import usable_cores
 from trainparity.parity.folders import compare_folders
-from trainparity.records import Comparison, ControlResult, RecordError, write_text
+from trainparity.records.base import RecordError, write_text
+from trainparity.records.controls import ControlResult
+from trainparity.records.verdict import Comparison
 
 TWINS = 3
 Trial = tuple[Control, str, int]

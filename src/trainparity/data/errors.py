@@ -1,6 +1,6 @@
 """What can go wrong with data, said so that a person can mend it."""
 
-from trainparity.records import RecordError
+from trainparity.records.base import RecordError
 
 
 class DataError(RecordError):

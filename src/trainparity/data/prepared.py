@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
-from trainparity.records import Record, RecordError
+from trainparity.records.base import Record, RecordError
 
 Batch = dict[str, Tensor]
 """Tensors [B, ...] by name."""

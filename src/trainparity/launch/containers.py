@@ -21,7 +21,7 @@ import docker
 from trainparity import params as parameters
 from trainparity.environment import IMAGE, Environment, Placement, place
 from trainparity.params import Configuration, Params
-from trainparity.records import Record
+from trainparity.records.base import Record
 from trainparity.stage import StageError, StoppedBySignal, exit_code
 
 Kind = Literal["cpu", "cuda"]

@@ -11,7 +11,7 @@ from trainparity.environment import Environment
 from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
-from trainparity.records import KnownAnswer
+from trainparity.records.known_answer import KnownAnswer
 from trainparity.validation import ParamsError
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainparity.environment import num_nodes
-from trainparity.records import Record
+from trainparity.records.base import Record
 from trainparity.stage import StageError
 
 if TYPE_CHECKING:

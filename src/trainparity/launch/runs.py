@@ -8,7 +8,8 @@ from pathlib import Path
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
-from trainparity.records import Status, write_text
+from trainparity.records.base import write_text
+from trainparity.records.run import Status
 from trainparity.training.spec import Failure, Result, RunSpec
 
 WORK = Path(".trainparity/work")

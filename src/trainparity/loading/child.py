@@ -16,7 +16,7 @@ from trainparity.loading.memory import descendants_memory, settled_shared_memory
 from trainparity.loading.spec import MeasurementSpec, measurement
 from trainparity.measure.clocks import synchronise
 from trainparity.params import Loader
-from trainparity.records import LoaderFigures, LoaderMemory
+from trainparity.records.loading import LoaderFigures, LoaderMemory
 from trainparity.strategies import Execution
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import tensor_cores

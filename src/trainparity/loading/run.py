@@ -14,7 +14,7 @@ from trainparity.launch.processes import run_one
 from trainparity.launch.runs import device_name
 from trainparity.loading.spec import MeasurementSpec, Mode, measurement
 from trainparity.params import Loader, Loading, Params
-from trainparity.records import LoaderMeasurement, LoadingReport
+from trainparity.records.loading import LoaderMeasurement, LoadingReport
 
 _CHILD = "trainparity.loading.child"
 

@@ -5,7 +5,8 @@ from typing import Literal
 
 from trainparity.environment import Placement
 from trainparity.params import Configuration, Loader, Train, Workload
-from trainparity.records import LoaderFigures, LoaderMeasurement, Record
+from trainparity.records.base import Record
+from trainparity.records.loading import LoaderFigures, LoaderMeasurement
 
 Mode = Literal["training", "loading"]
 

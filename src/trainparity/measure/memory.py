@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from trainparity.records import Memory
+from trainparity.records.timing import Memory
 
 _MIB = 1 << 20
 

@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from trainparity.records import Utilisation
+from trainparity.records.timing import Utilisation
 
 _INTERVAL_S = 0.1
 

@@ -8,7 +8,10 @@ from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
-from trainparity.records import CurveReport, PairResult, ParityReport, Status, write_csv
+from trainparity.records.base import write_csv
+from trainparity.records.curves import CurveReport
+from trainparity.records.run import Status
+from trainparity.records.verdict import PairResult, ParityReport
 
 
 def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:

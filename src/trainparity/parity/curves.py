@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainparity.records import CurveResult, RecordError
+from trainparity.records.base import RecordError
+from trainparity.records.curves import CurveResult
 
 POINTS = 10
 """Equal parts that a run's curve is averaged over; the last one is the final loss."""

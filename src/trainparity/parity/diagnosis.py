@@ -7,7 +7,7 @@ import torch
 from trainparity.parity.causes import CAUSES, Evidence, Finding
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
-from trainparity.records import PairResult
+from trainparity.records.verdict import PairResult
 
 
 def explain(result: PairResult, difference: Difference) -> PairResult:

@@ -6,7 +6,8 @@ from pathlib import Path
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.verdict import judge_traces
-from trainparity.records import Comparison, PairResult, RecordError
+from trainparity.records.base import RecordError
+from trainparity.records.verdict import Comparison, PairResult
 
 
 def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0) -> Comparison:

@@ -17,7 +17,7 @@ from trainparity.parity.recording.forward import Samples
 from trainparity.parity.recording.perturb import perturb
 from trainparity.parity.recording.probe import Probe
 from trainparity.parity.recording.trace import Layout, StepArrays, Trace
-from trainparity.records import RecordError, Settings, write_csv
+from trainparity.records.base import RecordError, Settings, write_csv
 
 TWIN = "TRAINPARITY_TWIN"
 """Environment variable that makes a run a twin: its number, from 1."""

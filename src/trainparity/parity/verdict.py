@@ -12,7 +12,8 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import INFINITE, KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.records import PairResult, Status, Worst
+from trainparity.records.run import Status
+from trainparity.records.verdict import PairResult, Worst
 
 
 @dataclass(frozen=True)

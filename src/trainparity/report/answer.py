@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainparity.records import Comparison
+from trainparity.records.verdict import Comparison
 from trainparity.report.console import STYLES
 from trainparity.report.format import number
 

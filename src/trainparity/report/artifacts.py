@@ -9,16 +9,14 @@ from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Params, reference_name
-from trainparity.records import (
-    ClaimReport,
-    ControlReport,
-    CurveReport,
-    KnownAnswer,
-    ParityReport,
-    RecordError,
-    Status,
-    Timing,
-)
+from trainparity.records.base import RecordError
+from trainparity.records.claims import ClaimReport
+from trainparity.records.controls import ControlReport
+from trainparity.records.curves import CurveReport
+from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
+from trainparity.records.verdict import ParityReport
 
 CONTROLS = Path("benchmarks/results/controls.json")
 """Written by `make controls`."""

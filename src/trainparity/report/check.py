@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainparity.records import CheckReport
+from trainparity.records.check import CheckReport
 from trainparity.report.answer import evidence_lines
 from trainparity.report.console import STYLES
 from trainparity.report.format import NOTHING, number

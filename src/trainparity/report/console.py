@@ -5,7 +5,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainparity.records import SAME_TRAINING, ClaimReport
+from trainparity.records.claims import ClaimReport
+from trainparity.records.verdict import SAME_TRAINING
 from trainparity.report import words
 from trainparity.report.format import NOTHING, number
 from trainparity.report.schema import RunSummary, Summary

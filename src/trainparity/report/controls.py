@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainparity.records import ControlReport, ControlResult
+from trainparity.records.controls import ControlReport, ControlResult
 from trainparity.report import words
 from trainparity.report.format import NOTHING, number
 

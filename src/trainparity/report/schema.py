@@ -4,17 +4,13 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from trainparity.records import (
-    ClaimReport,
-    ControlReport,
-    CurveResult,
-    KnownAnswer,
-    Memory,
-    Record,
-    Utilisation,
-    Verdict,
-    Worst,
-)
+from trainparity.records.base import Record
+from trainparity.records.claims import ClaimReport
+from trainparity.records.controls import ControlReport
+from trainparity.records.curves import CurveResult
+from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.timing import Memory, Utilisation
+from trainparity.records.verdict import Verdict, Worst
 
 
 class Part(Record):

@@ -7,7 +7,9 @@ import numpy as np
 
 from trainparity.environment import Environment
 from trainparity.params import REFERENCE, reference_name
-from trainparity.records import SAME_TRAINING, PairResult, Status, Timing
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
+from trainparity.records.verdict import SAME_TRAINING, PairResult
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import (
     DatasetSummary,

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainparity.records import ClaimReport
+from trainparity.records.claims import ClaimReport
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import RunSummary, Summary
 

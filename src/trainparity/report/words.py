@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
-from trainparity.records import SAME_TRAINING, ClaimReport, ControlReport, KnownAnswer
+from trainparity.records.claims import ClaimReport
+from trainparity.records.controls import ControlReport
+from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.verdict import SAME_TRAINING
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary

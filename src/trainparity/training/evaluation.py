@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainparity.params import Train
-from trainparity.records import Evaluation
+from trainparity.records.evaluation import Evaluation
 from trainparity.training.loop import Trainer
 from trainparity.training.precision import autocast
 from trainparity.workloads import Workload

@@ -12,7 +12,7 @@ from trainparity.parity.recording.forward import STAND_IN
 from trainparity.parity.recording.perturb import perturb
 from trainparity.parity.recording.probe import Probe
 from trainparity.parity.recording.trace import Layout, StepArrays, Trace
-from trainparity.records import write_csv
+from trainparity.records.base import write_csv
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import UNIT_ROUNDOFF, deterministic
 from trainparity.training.resuming import Resuming

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from trainparity import checkpoints
-from trainparity.records import write_csv
+from trainparity.records.base import write_csv
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import Progress
 from trainparity.training.resuming import Resuming

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainparity.environment import Placement
 from trainparity.params import Configuration, Dataset, Parity, Timing, Train, Workload
-from trainparity.records import Record
+from trainparity.records.base import Record
 
 
 class RunSpec(Record):

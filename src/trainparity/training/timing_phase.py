@@ -12,7 +12,7 @@ from trainparity.measure.flops import count_flops, peak_flops
 from trainparity.measure.memory import peaks, reset_peaks
 from trainparity.measure.utilisation import UtilisationSampler
 from trainparity.params import Timing as Settings
-from trainparity.records import Memory, Timing
+from trainparity.records.timing import Memory, Timing
 from trainparity.training.loop import Trainer
 from trainparity.training.spec import RunSpec
 

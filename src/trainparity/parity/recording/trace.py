@@ -10,7 +10,7 @@ from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from trainparity.records import Record, RecordError, Settings
+from trainparity.records.base import Record, RecordError, Settings
 
 
 class Layout(Record):

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.records import KnownAnswer, RecordError, write_text
+from trainparity.records.base import RecordError, write_text
+from trainparity.records.known_answer import KnownAnswer
 
 RECORD = KnownAnswer(
     claim="B1",

@@ -1,0 +1,64 @@
+"""How every record is written and read: typed, whole or not at all."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+Settings = dict[str, str | int | float | bool | None]
+
+
+class RecordError(ValueError):
+    """A record that is missing or damaged; the message names the file."""
+
+
+class Record(BaseModel):
+    """A JSON file: immutable, read strictly, written whole or not at all, keys in the order of the fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def write(self, path: Path) -> None:
+        """Write the record as JSON under a temporary name, then rename it."""
+        write_text(path, json.dumps(self.model_dump(mode="json"), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a record.
+
+        Raises:
+            RecordError: the file is missing or is not such a record.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(key) for key in first["loc"])
+            what = f"{where}: {first['msg']}" if where else first["msg"]
+            raise RecordError(f"{path}: not a {cls.__name__} record: {what}") from None
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""`reports/claims.json`: a study's published figures beside ours."""
+
+from typing import Literal
+
+from trainparity.records.base import Record
+
+
+class ClaimResult(Record):
+    """A published figure and what was measured for it."""
+
+    name: str
+    statement: str
+    published: str
+    measured: str | None
+    """Null if nothing could be measured; of a claim not measurable here it was measured at another scale."""
+    value: float | None = None
+    """The same as a number, where it is one."""
+    verdict: Literal["confirmed", "not confirmed", "not measurable here"]
+    reason: str | None = None
+    """Why it is not measurable here."""
+    remark: str | None = None
+    """What the verdict does not say, for example that the scale is another than the article's."""
+    hardware: str | None
+    """What the figure was measured on; null where it is not one of time or memory."""
+
+
+class ClaimReport(Record):
+    """All claims of a study."""
+
+    study: str
+    scale: str | None
+    dataset: str
+    """What was trained on; other data than the article's is named as such in the remarks."""
+    environment: str
+    """The machine in a few words."""
+    fingerprint: str
+    date: str
+    """Of the youngest figure, ISO 8601, UTC; empty if nothing was timed."""
+    results: list[ClaimResult]

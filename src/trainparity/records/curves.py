@@ -1,0 +1,44 @@
+"""`reports/curves.json`: the verdicts on learning curves over seeds."""
+
+from typing import Literal
+
+from trainparity.records.base import Record
+
+
+class CurveResult(Record):
+    """Do two recipes learn alike? About learning curves over seeds; no proof that a step is the same."""
+
+    verdict: Literal["consistent", "drifted", "cannot judge"]
+    reason: str | None = None
+    runs: list[int]
+    """Runs of each recipe."""
+    level: float
+    """Chance of calling curves of one recipe `drifted`."""
+    p_value: float | None = None
+    statistic: float | None = None
+    """Largest difference of means over ten parts of the run, in pooled standard deviations over seeds."""
+    final: list[float] | None = None
+    """Mean loss of the last part."""
+    spread: float | None = None
+    """Standard deviation of the reference's final loss over seeds."""
+    detectable: float | None = None
+    """Shift, in standard deviations over seeds, that would have been found with probability 0.8; null: above 8."""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one sentence, with the test's power."""
+        if self.final is None or self.p_value is None or self.spread is None:
+            return self.reason or self.verdict
+        power = f"{self.detectable:g}" if self.detectable is not None else "more than 8"
+        return (
+            f"{self.verdict}: final loss {self.final[0]:.4g} and {self.final[1]:.4g}, "
+            f"spread over seeds {self.spread:.2g}, p = {self.p_value:.2g} "
+            f"(permutation test, {self.runs[0]} and {self.runs[1]} runs; "
+            f"it finds shifts of {power} spreads with probability 0.8)"
+        )
+
+
+class CurveReport(Record):
+    """The verdicts on learning curves, by their entry of `curves` in params.yaml."""
+
+    results: dict[str, CurveResult]

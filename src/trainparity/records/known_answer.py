@@ -1,0 +1,16 @@
+"""`runs/known-answer/result.json`: a published result computed again."""
+
+from trainparity.records.base import Record
+
+
+class KnownAnswer(Record):
+    """A published result computed again before our own verdicts are to be believed."""
+
+    claim: str
+    published: list[float]
+    decimals: int
+    measured: dict[str, list[float]]
+    """Weights by configuration."""
+    largest_difference: float
+    """Between the configurations, absolute."""
+    reproduced: bool

@@ -1,0 +1,77 @@
+"""`<run>/report/timing.json`: time, memory and utilisation of a run's timed phase."""
+
+import statistics
+from typing import Annotated
+
+from pydantic import Field
+
+from trainparity.records.base import Record
+
+UNSTEADY = 3.0
+"""Times of which the 90th percentile is beyond so many times the 10th mean nothing: something else ran beside them."""
+
+
+class Memory(Record):
+    """Peaks of the timed phase in MiB, the largest of the ranks."""
+
+    host_mib: float
+    """Resident memory of one process."""
+    device_allocated_mib: float | None = None
+    device_reserved_mib: float | None = None
+
+    @property
+    def peak_mib(self) -> float:
+        """The one figure to compare runs by: allocated on the device, else resident on the host."""
+        return self.host_mib if self.device_allocated_mib is None else self.device_allocated_mib
+
+
+class Utilisation(Record):
+    """What NVML saw during the timed phase."""
+
+    gpu_percent: float
+    temperature_c: float
+    """Highest."""
+    energy_j: float | None
+    """Of the whole device; null where the device does not count it."""
+
+
+class Timing(Record):
+    """The timed phase of one run, apart from its parity phase."""
+
+    run: str
+    date: str
+    """ISO 8601, UTC, to the second."""
+    fingerprint: str
+    """Of the environment that it was measured in."""
+    device_name: str
+    """For example `NVIDIA H100` or the processor's model."""
+    world_size: int
+    num_threads: int
+    """Intra-op threads of each rank."""
+    global_batch_size: int
+    step_ms: Annotated[list[float], Field(min_length=2)]
+    """Wall time of each timed optimizer step, synchronised; the slowest rank's."""
+    wait_ms: list[float]
+    """The part of each step spent waiting for data."""
+    loader_failures: int = 0
+    """Ranks whose loading in worker processes failed on the way; their later batches were sliced in memory."""
+    warmup_s: float
+    """All untimed steps together, compilation included."""
+    compile_s: float | None = None
+    """Compilation by Dynamo's own account; null if not compiled, or if this torch keeps no such account."""
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    break_places: list[str] = Field(default_factory=list)
+    """Why and where each graph broke, as Dynamo words it."""
+    memory: Memory
+    flops_per_step: float | None = None
+    """Floating-point operations of one global batch, forward and backward; null where they can't be counted."""
+    peak_flops_per_s: float | None = None
+    """Measured: the fastest square matrix product in the run's precision on its device, times ranks."""
+    utilisation: Utilisation | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether the machine was the run's alone: the 90th percentile of steps is within `UNSTEADY` times the 10th."""
+        deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
+        return deciles[-1] <= UNSTEADY * deciles[0]
