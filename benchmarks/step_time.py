@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from trainparity import data, params
+from trainparity import params
+from trainparity.data import datasets
 from trainparity.environment import Placement, detect, place
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, reference_name
@@ -39,7 +40,7 @@ def main(
     os.environ["PYTHONPATH"] = str(Path.cwd())  # where a workload of one's own is imported from
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        data.prepare(settings.dataset, Path("data"), Path("downloads"))
+        datasets.prepare(settings.dataset, Path("data"), Path("downloads"))
         timings = [_round(settings, real) for _ in range(rounds)]
     result = {
         "date": datetime.now(UTC).date().isoformat(),

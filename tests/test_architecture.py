@@ -12,6 +12,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
+    "closure": set(),
     "records": set(),
     "validation": set(),
     "params": {"validation"},

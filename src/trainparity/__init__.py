@@ -1,5 +1,6 @@
 """Is it still the same training, and what did it gain?"""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,11 +10,11 @@ if TYPE_CHECKING:
 __all__ = ["Recorder", "record"]
 __version__ = "0.1.0"
 
+_RECORDER = "trainparity.parity.recorder"
+
 
 def __getattr__(name: str) -> Any:
     """Import the Recorder when it is asked for: it needs torch, which takes a second and a half."""
     if name in __all__:
-        from trainparity.parity import recorder
-
-        return getattr(recorder, name)
+        return getattr(importlib.import_module(_RECORDER), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from tests.support import report_tree as tree
-from trainparity import data
 from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
-from trainparity.data import Manifest
+from trainparity.data import datasets
+from trainparity.data.prepared import Manifest
 from trainparity.params import Digits, parse
 from trainparity.records.claims import ClaimResult
 from trainparity.records.curves import CurveReport, CurveResult
@@ -231,7 +231,7 @@ def test_a_mistake_in_the_claims_is_named(claim: dict[str, Any], message: str) -
 
 
 def test_parameters_are_counted_at_another_scale_without_training_there(study: Tree) -> None:
-    data.prepare(Digits(name="digits", limit=1), study.root / "data/prepared", study.root / "downloads")
+    datasets.prepare(Digits(name="digits", limit=1), study.root / "data/prepared", study.root / "downloads")
     article = {"workload": {"options": {"hidden": 100}}}
     content = PARAMS | {"workload": {"name": "tests.support.mlp:Mlp"}, "scales": {"laptop": {}, "article": article}}
     (study.root / "params.yaml").write_text(yaml.safe_dump(content))

@@ -6,7 +6,9 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from trainparity.data import DataError, load, prepare
+from trainparity.data.datasets import prepare
+from trainparity.data.errors import DataError
+from trainparity.data.prepared import load
 from trainparity.params import Digits, Fake, ImageFolder, Photographs
 
 

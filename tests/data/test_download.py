@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.support.file_server import Fault, FileServer
-from trainparity.data import DataError
 from trainparity.data.datasets import _cifar10, _mnist
 from trainparity.data.download import CIFAR10, MNIST, Source, fetch
+from trainparity.data.errors import DataError
 from trainparity.data.formats import read_cifar10, read_idx
 from trainparity.params import Downloaded
 

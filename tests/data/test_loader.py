@@ -16,7 +16,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainparity.data import Prepared, WorkersFailed, load, micro_batches, prepare
+from trainparity.data.datasets import prepare
+from trainparity.data.loader import micro_batches
+from trainparity.data.prepared import Prepared, load
+from trainparity.data.workers import WorkersFailed
 from trainparity.params import Digits, Fake, Loader
 
 CURSED = 13
@@ -179,7 +182,8 @@ SMALL = """
 import sys, time
 from pathlib import Path
 import torch
-from trainparity.data import load, micro_batches
+from trainparity.data.loader import micro_batches
+from trainparity.data.prepared import load
 from trainparity.params import Loader
 if __name__ == "__main__":
     dataset, started = load(Path(sys.argv[1])), time.monotonic()
@@ -218,7 +222,8 @@ import multiprocessing, sys
 from pathlib import Path
 import psutil
 import torch
-from trainparity.data import Prepared, load, micro_batches
+from trainparity.data.loader import micro_batches
+from trainparity.data.prepared import Prepared, load
 from trainparity.params import Loader
 
 class Dataset(Prepared):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainparity import data, params, validation
+from trainparity import params, validation
+from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.parity.compare import compare_pairs
@@ -21,7 +22,7 @@ def test_the_default_configurations_are_the_same_training_on_a_gpu(
     settings = params.parse(content, Path("params.yaml"))
     monkeypatch.chdir(tmp_path)
     runs, prepared, environment = Path("runs"), Path("data"), detect()
-    data.prepare(settings.dataset, prepared, Path("downloads"))
+    datasets.prepare(settings.dataset, prepared, Path("downloads"))
     run_reference(settings, environment, "fp32", runs=runs, data=prepared)
     for name in ON_A_GPU:
         status = run_configuration(settings, environment, name, runs=runs, data=prepared)

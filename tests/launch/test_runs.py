@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainparity import data
+from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, parse
@@ -56,7 +56,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(ROOT))
-        data.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
+        datasets.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
         status = run_reference(params(), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
         assert status.status == "trained", status.reason
         run(params(), "plain")

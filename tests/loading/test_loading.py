@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from trainparity import data
+from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.loading.memory import descendants_memory, shared_memory
 from trainparity.loading.run import combinations, measure_all
@@ -49,7 +49,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a prepared dataset, in which the processes find the tests' workload."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    data.prepare(Fake(name="fake", shape=[3, 32, 32], size=192), tmp_path / "data", tmp_path)
+    datasets.prepare(Fake(name="fake", shape=[3, 32, 32], size=192), tmp_path / "data", tmp_path)
     return tmp_path
 
 

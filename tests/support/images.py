@@ -5,15 +5,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from trainparity import data
-from trainparity.data import Prepared
+from trainparity.data import datasets
+from trainparity.data.prepared import Prepared
+from trainparity.data.prepared import load as load_data
 from trainparity.params import Digits
 from trainparity.workloads import Batch, SampleRandomness, Workload
 
 
 def digits(folder: Path, image_size: int = 8) -> Prepared:
-    data.prepare(Digits(name="digits", image_size=image_size, limit=512), folder / "data", folder)
-    return data.load(folder / "data")
+    datasets.prepare(Digits(name="digits", image_size=image_size, limit=512), folder / "data", folder)
+    return load_data(folder / "data")
 
 
 def images(*shape: int) -> Batch:

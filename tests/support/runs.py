@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-from trainparity import data, workloads
+from trainparity import workloads
+from trainparity.data import datasets
+from trainparity.data.prepared import load as load_data
 from trainparity.environment import Placement
 from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing, Train, Workload
 from trainparity.parity.floor import NoiseFloor
@@ -26,7 +28,7 @@ CPU = torch.device("cpu")
 
 def prepared(folder: Path, limit: int = 200) -> Path:
     """Prepare a few digits; 200 samples and batches of 32 leave an uneven last batch of 8."""
-    data.prepare(Digits(name="digits", limit=limit), folder / "data", folder / "downloads")
+    datasets.prepare(Digits(name="digits", limit=limit), folder / "data", folder / "downloads")
     return folder / "data"
 
 
@@ -76,7 +78,7 @@ def trainer_of(
     replicas = spec.configuration.world_size
     return kind(
         workloads.load(spec.workload.name, spec.workload.options),
-        data.load(spec.data),
+        load_data(spec.data),
         spec.train,
         spec.configuration,
         execution or Execution(device=CPU, num_replicas=replicas),

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support.runs import configuration, spec, trainer_of
-from trainparity import data, workloads
+from trainparity import workloads
+from trainparity.data import datasets
 from trainparity.params import ImageFolder, Optimizer, Workload
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness
@@ -181,7 +182,7 @@ def test_an_image_folder_trains(tmp_path: Path) -> None:
     for colour in ("navy", "teal", "maroon", "olive"):
         Image.new("RGB", (40, 50), colour).save(tmp_path / f"images/any/{colour}.png")
     folder = ImageFolder(name="imagefolder", path=str(tmp_path / "images"), image_size=32)
-    data.prepare(folder, tmp_path / "data", tmp_path)
+    datasets.prepare(folder, tmp_path / "data", tmp_path)
     settings = spec(tmp_path, tmp_path / "data", "run", optimizer=Optimizer(name="radam", lr=1e-2))
     trainer = trainer_of(settings.model_copy(update={"workload": Workload(name="superres")}))
     batches = trainer.batches(0, 15, configuration().loader)

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from trainparity import data, workloads
 from trainparity import params as parameters
+from trainparity import workloads
 from trainparity.claims.schema import Needs
 from trainparity.claims.weights import final_weights
-from trainparity.data import Manifest
+from trainparity.data.prepared import Manifest
+from trainparity.data.prepared import load as load_data
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.curves import CurveReport, CurveResult
@@ -134,7 +135,7 @@ class Study:
         """Count the parameters of a run's model, at another scale if one is given."""
         params = parameters.load(self.root / "params.yaml", scale)
         settings = params.workload_of(self._reference(run))
-        sample = data.load(self.root / "data" / "prepared").batch(torch.zeros(1, dtype=torch.int64))
+        sample = load_data(self.root / "data" / "prepared").batch(torch.zeros(1, dtype=torch.int64))
         if edge := getattr(params.dataset, "image_size", None):  # of that scale's images, which are not prepared here
             sample |= {"images": sample["images"].new_zeros(*sample["images"].shape[:2], edge, edge)}
         with torch.device("meta"):

@@ -6,7 +6,8 @@ import torch
 from safetensors.torch import load_file
 from torchvision.io import write_png
 
-from trainparity import data, workloads
+from trainparity import workloads
+from trainparity.data.prepared import load as load_data
 from trainparity.params import Workload
 
 
@@ -18,7 +19,7 @@ def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
         weights: Its safetensors file.
         prepared: The dataset's folder.
     """
-    workload, dataset = workloads.load(settings.name, settings.options), data.load(prepared)
+    workload, dataset = workloads.load(settings.name, settings.options), load_data(prepared)
     model = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
     model.load_state_dict(load_file(weights))
     picture = workload.picture(model.eval(), dataset.batch(torch.arange(len(dataset))))

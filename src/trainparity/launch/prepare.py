@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
-from trainparity import data, workloads
+from trainparity import workloads
+from trainparity.data import datasets
+from trainparity.data.prepared import Manifest
+from trainparity.data.prepared import write as write_prepared
 from trainparity.params import Own, Params
 from trainparity.validation import ParamsError
 
 
-def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("params.yaml")) -> data.Manifest:
+def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("params.yaml")) -> Manifest:
     """Write the dataset's tensor files and manifest as `out`; `path` only names the params file in errors.
 
     Raises:
@@ -15,7 +18,7 @@ def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("param
         ParamsError: the dataset is `own` and the workload brings none.
     """
     if not isinstance(params.dataset, Own):
-        return data.prepare(params.dataset, out, downloads)
+        return datasets.prepare(params.dataset, out, downloads)
     tensors = workloads.load(params.workload.name, params.workload.options, path).data()
     if not tensors:
         raise ParamsError(
@@ -24,4 +27,4 @@ def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("param
     lengths = {name: len(tensor) for name, tensor in tensors.items()}
     if len(set(lengths.values())) > 1:
         raise ParamsError(f"{path}: dataset.name: own: tensors of unequal length: {lengths}")
-    return data.write(out, "own", tensors, source=f"{params.workload.name}'s own", real=True)
+    return write_prepared(out, "own", tensors, source=f"{params.workload.name}'s own", real=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainparity import data, workloads
-from trainparity.data import WorkersFailed
+from trainparity import workloads
+from trainparity.data.prepared import load as load_data
+from trainparity.data.workers import WorkersFailed
 from trainparity.loading.memory import descendants_memory, settled_shared_memory
 from trainparity.loading.spec import MeasurementSpec, measurement
 from trainparity.measure.clocks import synchronise
@@ -89,7 +90,7 @@ def _trainer(spec: MeasurementSpec) -> Trainer:
     kind = _Training if spec.mode == "training" else _LoadingAlone
     workload = workloads.load(spec.workload.name, spec.workload.options)
     execution = Execution(device=torch.device(spec.placement.device))
-    return kind(workload, data.load(spec.data), spec.train, spec.configuration, execution)
+    return kind(workload, load_data(spec.data), spec.train, spec.configuration, execution)
 
 
 def _step(spec: MeasurementSpec, trainer: Trainer, batches: Steps, number: int) -> tuple[float, float]:

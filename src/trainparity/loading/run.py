@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
-from trainparity.data import Manifest
+from trainparity.data.prepared import Manifest
 from trainparity.environment import Environment, Placement, Unavailable, place
 from trainparity.launch.processes import run_one
 from trainparity.launch.runs import device_name

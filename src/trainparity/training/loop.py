@@ -9,7 +9,9 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from trainparity.data import Prepared, WorkersFailed, micro_batches
+from trainparity.data.loader import micro_batches
+from trainparity.data.prepared import Prepared
+from trainparity.data.workers import WorkersFailed
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
 from trainparity.strategies import STRATEGIES, Execution, Strategy
 from trainparity.training.checkpointing import recompute_in_backward

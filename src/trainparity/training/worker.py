@@ -14,7 +14,8 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from trainparity import data, workloads
+from trainparity import workloads
+from trainparity.data.prepared import load as load_data
 from trainparity.strategies import Execution
 from trainparity.training import plain_phase, timing_phase
 from trainparity.training.evaluation import evaluate, predicts
@@ -58,7 +59,7 @@ class _Phases:
     def __init__(self, spec: RunSpec, execution: Execution) -> None:
         self._spec, self._execution = spec, execution
         self._workload = workloads.load(spec.workload.name, spec.workload.options)
-        self._dataset = data.load(spec.data)
+        self._dataset = load_data(spec.data)
         self._main = execution.rank == 0
         self._stop = _StopRequest()
         self._first = self._trainer()

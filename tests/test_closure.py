@@ -1,0 +1,98 @@
+"""Which files and distributions a program's imports reach, found without running them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainparity.closure import closure_of
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's project: a package with a helper, a lazy import, and a module that nothing imports."""
+    files = {
+        "mine/__init__.py": "",
+        "mine/model.py": "import torch\nfrom .layers import Block\nfrom . import sizes\n",
+        "mine/layers.py": "import json\n\ndef load():\n    from mine import late\n",
+        "mine/late.py": "import importlib\nimportlib.import_module('plain')\n",
+        "mine/sizes.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mine.unused\n",
+        "mine/unused.py": "",
+        "plain.py": "try:\n    import not_there_at_all\nexcept ImportError:\n    pass\n",
+        "folder/inside.py": "WIDTH = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_holds_what_imports_reach_and_nothing_else(project: Path) -> None:
+    found = closure_of(["mine.model"])
+    assert set(found.files) == {
+        "mine/__init__.py", "mine/model.py", "mine/layers.py", "mine/late.py", "mine/sizes.py", "plain.py",
+    }  # fmt: skip
+    assert set(found.distributions) == {"torch", "not_there_at_all"}
+    assert found.distributions["not_there_at_all"] == "missing"
+
+
+def test_a_package_without_init_is_followed(project: Path) -> None:
+    (project / "mine/sizes.py").write_text("from folder.inside import WIDTH\n")
+    assert "folder/inside.py" in closure_of(["mine.model"]).files
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [("mine/late.py", True), ("plain.py", True), ("mine/unused.py", False), ("folder/inside.py", False)],
+)
+def test_the_digest_changes_with_its_files_alone(project: Path, file: str, changes: bool) -> None:
+    before = closure_of(["mine.model"]).digest
+    (project / file).write_text("import os\nWIDTH = 2\n")
+    assert (closure_of(["mine.model"]).digest != before) is changes
+
+
+def test_an_import_that_comes_to_find_something_changes_the_digest(project: Path) -> None:
+    before = closure_of(["mine.model"]).digest
+    (project / "not_there_at_all.py").write_text("")
+    assert closure_of(["mine.model"]).digest != before
+
+
+def test_it_is_the_same_in_another_folder(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    here = closure_of(["mine.model"], [project / "plain.py"])
+    there = tmp_path_factory.mktemp("there") / project.name
+    project.rename(there)
+    code = (
+        "from pathlib import Path; from trainparity.closure import closure_of; "
+        "print(closure_of(['mine.model'], [Path('plain.py')]).digest)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=there, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == here.digest
+
+
+def test_a_module_with_a_syntax_error_is_left_to_who_imports_it(project: Path) -> None:
+    (project / "mine/layers.py").write_text("def\n")
+    assert "mine/layers.py" in closure_of(["mine.model"]).files
+
+
+def test_nothing_is_imported(project: Path) -> None:
+    (project / "mine/model.py").write_text("raise SystemExit('imported')\n")
+    assert "mine/model.py" in closure_of(["mine.model"]).files
+
+
+def test_a_training_process_loads_no_file_of_ours_that_its_closure_lacks() -> None:
+    """The closure is computed from source texts; the interpreter says what is really loaded."""
+    code = """
+import sys
+import trainparity.training.worker, trainparity.strategies.ddp, tests.support.mlp
+from trainparity.closure import closure_of
+found = closure_of(["trainparity.training.worker", "trainparity.strategies.ddp", "tests.support.mlp"])
+ours = ("trainparity", "tests", "examples")
+own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
+files = {n.replace(".", "/") for n in own}
+known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}
+print(sorted(files - known - {"trainparity/closure"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
