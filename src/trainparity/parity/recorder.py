@@ -2,28 +2,21 @@
 
 import atexit
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
-from trainparity import checkpoints
-from trainparity.parity.recording import ranks
 from trainparity.parity.recording.forward import Samples
-from trainparity.parity.recording.perturb import perturb
-from trainparity.parity.recording.probe import Probe
-from trainparity.parity.recording.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording.session import Plan, Session
+from trainparity.parity.recording.trace import Layout
+from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import RecordError, Settings, write_csv
 
 TWIN = "TRAINPARITY_TWIN"
 """Environment variable that makes a run a twin: its number, from 1."""
-
-_ROUNDOFF = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-_NAMES = {torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def record(
@@ -76,13 +69,17 @@ def record(
     followed = Path(folder) if number and every and follow is None else Path(follow) if follow is not None else None
     if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
         raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
-    return Recorder(
-        Probe(model, optimizer, sketch_size=sketch_size, samples=_sample_source(samples)),
-        Path(folder),
+    state = Path(folder) / "windows"
+    plan = Plan(
         traced=lambda step: step < first or step % interval == 0,
-        every=every,
-        follow=followed,
+        window=every,
+        keep=state if every and followed is None else None,
+        follow=followed / "windows" if followed is not None else None,
         twin=number,
+    )
+    return Recorder(
+        Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=_sample_source(samples)), plan),
+        Path(folder) / "twins" / str(number) if number else Path(folder),
         settings={"samples": "identity" if samples is not None else "content", **(settings or {})},
     )
 
@@ -90,34 +87,19 @@ def record(
 class Recorder:
     """Records from construction until `close`, which also runs when the process ends or a `with` block does."""
 
-    def __init__(
-        self,
-        probe: Probe,
-        folder: Path,
-        *,
-        traced: Callable[[int], bool],
-        every: int,
-        follow: Path | None,
-        twin: int,
-        settings: Settings,
-    ) -> None:
-        self._probe, self._traced = probe, traced
-        self._every, self._twin, self._settings = every, twin, settings
-        self._follow = follow
-        self.folder = folder / "twins" / str(twin) if twin else folder
-        self._arrays, self._steps = StepArrays(), list[int]()
+    def __init__(self, session: Session, folder: Path, *, settings: Settings) -> None:
+        self._session, self._settings = session, settings
+        self.folder = folder
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
-        self._facts: dict[str, Any] = {}
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
-        if ranks.rank() == 0:
+        if session.rank == 0:
             (self.folder / "trace.json").unlink(missing_ok=True)
-        self._after = probe.optimizer.register_step_post_hook(self._updated)
-        probe.on_skipped = self._finish
-        self._move()
-        self._begin()
+        self._after = session.watch.optimizer.register_step_post_hook(self._updated)
+        session.watch.on_skipped = self._finish
+        session.start(0)
         atexit.register(self.close)
 
     def __enter__(self) -> Self:
@@ -143,79 +125,26 @@ class Recorder:
         self._closed = True
         atexit.unregister(self.close)
         self._after.remove()
-        self._probe.close()
-        if not self._steps or self._facts["rank"]:
+        self._session.close()
+        trace = self._session.trace(self._settings) if self._session.rank == 0 else None
+        if trace is None:
             return
         if self._curve:
             write_csv(self.folder / "curve.csv", ("step", "name", "value"), self._curve)
-        Trace(self._layout(), self._arrays.stacked()).save(self.folder)
-
-    def _layout(self) -> Layout:
-        facts = {key: value for key, value in self._facts.items() if key != "rank"}
-        dtype = self._precision()
-        tf32 = dtype == torch.float32 and torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32
-        return Layout(
-            steps=self._steps,
-            window=self._every,
-            precision="tf32" if tf32 else _NAMES[dtype],
-            unit_roundoff=2.0**-11 if tf32 else _ROUNDOFF[dtype],
-            sketch_size=self._arrays.stacked()["weight/sketch"].shape[-1],
-            twin=self._twin,
-            settings=self._settings,
-            **facts,
-        )
-
-    def _precision(self) -> torch.dtype:
-        """Return what products are computed in: autocast's choice, else that of the coarsest parameter."""
-        dtypes = {parameter.dtype for parameter in self._probe.model.parameters()}
-        return self._probe.forward.autocast or max(dtypes & _ROUNDOFF.keys(), key=lambda dtype: _ROUNDOFF[dtype])
-
-    def _begin(self) -> None:
-        if self._traced(self.step):
-            self._probe.begin()
+        trace.save(self.folder)
 
     def _updated(self, *_: Any) -> None:
         if not self._busy:
             self._finish()
 
     def _finish(self) -> None:
-        """End a step: read what was seen of it, start a new window if one is due, and begin the next."""
-        if self._traced(self.step):
-            loss = torch.tensor(self._loss, dtype=torch.float64)
-            self._arrays.append({**self._probe.end(), "loss": loss})
-            self._steps.append(self.step)
-            self._facts = {**self._probe.facts(), "rank": ranks.rank()}
+        """End a step and begin the next."""
+        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64))
         self.step += 1
         self._loss = torch.nan
-        if self._every and self.step % self._every == 0:
-            self._busy = True  # loading an optimizer's state may call its step
-            self._restart()
-            self._busy = False
-        self._begin()
-
-    def _restart(self) -> None:
-        """Keep the state for those who follow, or load that of the run that is followed."""
-        probe, name = self._probe, f"step-{self.step:06d}"
-        if self._follow is None:
-            folder, main = self.folder / "windows" / name, ranks.rank() == 0
-            checkpoints.save(folder, probe.model, probe.optimizer, {}, {}, main=main)
-            return
-        folder = self._follow / "windows" / name
-        if folder.is_dir():  # the last window of a run may be short
-            checkpoints.load(folder, probe.model, probe.optimizer, keep_settings=True)
-            self._move()
-            probe.moved()
-
-    def _move(self) -> None:
-        """Move a twin's weights, as finely as its forward pass computes."""
-        if not self._twin:
-            return
-        probe = self._probe
-        seed = hash((self._twin, self.step))
-        perturb(probe.model, _ROUNDOFF[self._precision()], seed)
-        sharded = any(isinstance(parameter, DTensor) for parameter in probe.model.parameters())
-        if self.step == 0 and probe.forward.attached and not sharded:  # autocast shows in the first forward pass only
-            probe.forward.on_enter = lambda dtype: perturb(probe.model, _ROUNDOFF[dtype], seed) if dtype else None
+        self._busy = True  # a window may load the optimizer's state, which may call its step
+        self._session.start(self.step)
+        self._busy = False
 
 
 def _sample_source(samples: str | Samples | None) -> Samples | None:

@@ -1,17 +1,17 @@
 """The traced phase: deterministic, in windows, resumable; its result is the run's `state`."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from trainparity import checkpoints
+from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.forward import STAND_IN
-from trainparity.parity.recording.perturb import perturb
-from trainparity.parity.recording.probe import Probe
-from trainparity.parity.recording.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording.session import Plan, Session
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import write_csv
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.precision import UNIT_ROUNDOFF, deterministic
@@ -33,27 +33,17 @@ class ParityPhase:
         self._resuming = Resuming(trainer, checkpoint, stop_requested=stop_requested)
         self._is_reference = spec.reference is None and not twin
         self._window = min(spec.parity.window, trainer.num_steps)
-        self._probe = Probe(trainer.plain, trainer.optimizer, sketch_size=spec.parity.sketch_size)
-        self._arrays = StepArrays()
-
-    @property
-    def _starts(self) -> Path:
-        """Where the reference keeps the states that windows start from."""
-        return (self._spec.reference or self._spec.work / "state") / "windows"
-
-    def _layout(self) -> Layout:
-        trainer = self._trainer
-        configuration = trainer.configuration.model_dump(mode="json", exclude={"loader", "reference"})
-        return Layout(
-            steps=list(range(trainer.num_steps)),
+        windows = (spec.reference or spec.work / "state") / "windows"  # the reference keeps what the others start from
+        plan = Plan(
             window=self._window,
-            precision=trainer.precision,
-            unit_roundoff=UNIT_ROUNDOFF[trainer.precision],
-            sketch_size=self._spec.parity.sketch_size,
-            twin=self._twin,
-            settings=configuration | {"samples": "identity"},
-            **self._probe.facts(),
+            keep=windows if self._is_reference else None,
+            follow=None if self._is_reference else windows,
+            twin=twin,
+            seed=spec.train.seed,
+            computes=NumberFormat(trainer.precision, UNIT_ROUNDOFF[trainer.precision]),
         )
+        watch = StepWatch(trainer.plain, trainer.optimizer, sketch_size=spec.parity.sketch_size)
+        self._session = Session(watch, plan)
 
     @property
     def is_whole(self) -> bool:
@@ -75,53 +65,39 @@ class ParityPhase:
             self._run(progress)
             return True
         finally:
-            self._probe.close()
+            self._session.close()
 
     def _run(self, progress: Progress) -> None:
         with deterministic():
             arrays, start = self._resuming.load()
-            self._arrays.restore(arrays)
+            self._session.resume(arrays, start)
             batches = self._trainer.batches(start, self._trainer.num_steps, self._spec.configuration.loader)
             for step, micro_batches in enumerate(batches, start):
-                if step % self._window == 0:
-                    self._start_window(step)
                 progress(self._step(step, micro_batches))
-                self._resuming.keep(step + 1, self._arrays.stacked)
+                self._resuming.keep(step + 1, self._session.stacked)
         self._write()
 
     def _step(self, step: int, micro_batches: list[MicroBatch]) -> float:
         trainer = self._trainer
-        self._probe.begin([_samples(micro_batch) for micro_batch in micro_batches])
-        loss = trainer.step(step, micro_batches)
-        values = self._probe.end()
-        total = trainer.strategy.sum(torch.tensor(float(loss), dtype=torch.float64))
-        self._arrays.append(values | {"loss": total})
+        self._session.start(step, [_samples(micro_batch) for micro_batch in micro_batches])
+        loss = float(trainer.step(step, micro_batches))
+        total = self._session.finish(lambda: trainer.strategy.sum(torch.tensor(loss, dtype=torch.float64)))
+        assert total is not None  # all steps are traced
         return float(total)
-
-    def _start_window(self, step: int) -> None:
-        """Start from the reference's state, so that rounding can't grow over more than one window."""
-        trainer = self._trainer
-        folder = self._starts / f"step-{step:06d}"
-        if step > 0 and not self._is_reference:
-            checkpoints.load(folder, trainer.plain, trainer.optimizer, keep_settings=True)
-        if self._twin:
-            seed = hash((self._spec.train.seed, self._twin, step)) % 2**63
-            perturb(trainer.plain, UNIT_ROUNDOFF[trainer.precision], seed)
-        if step > 0 and self._is_reference:
-            checkpoints.save(folder, trainer.plain, trainer.optimizer, {}, {}, main=self._main)
-        self._probe.moved()
 
     def _write(self) -> None:
         """Write weights, losses and, last, the trace."""
         weights = checkpoints.model_state(self._trainer.plain)
         if not self._main:
             return
+        configuration = self._trainer.configuration.model_dump(mode="json", exclude={"loader", "reference"})
+        trace = self._session.trace(configuration | {"samples": "identity"})
+        assert trace is not None
         self._output.mkdir(parents=True, exist_ok=True)
         if not self._twin:
             save_file(weights, self._output / "weights.safetensors")
-            losses = enumerate(self._arrays.stacked()["loss"].tolist())
-            write_csv(self._output / "loss.csv", ("step", "loss"), losses)
-        Trace(self._layout(), self._arrays.stacked()).save(self._output)
+            write_csv(self._output / "loss.csv", ("step", "loss"), enumerate(trace.arrays["loss"].tolist()))
+        trace.save(self._output)
         self._resuming.remove()
 
     def draws_random_numbers(self) -> bool:

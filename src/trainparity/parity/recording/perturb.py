@@ -5,6 +5,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from trainparity.parity.recording import ranks
+from trainparity.parity.recording.seeds import derived_seed
 
 
 def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
@@ -17,7 +18,7 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
         for index, parameter in enumerate(model.parameters()):
             local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
             place = ranks.rank() if isinstance(parameter, DTensor) else 0
-            generator = torch.Generator().manual_seed(hash((seed, index, place)) % 2**63)
+            generator = torch.Generator().manual_seed(derived_seed(seed, index, place))
             signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
             whole = local.cpu() if local.device.type == "mps" else local  # which has no float64
             local.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))

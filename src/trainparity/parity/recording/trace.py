@@ -59,7 +59,7 @@ class Layout(Record):
 
 
 class Trace:
-    """Recorded numbers by name: `arrays`, see `trainparity.parity.recording.probe.Probe` for how each comes about.
+    """Recorded numbers by name: `arrays`, see `trainparity.parity.recording.watch.StepWatch` for how each comes about.
 
     T steps, P parameters, B buffers, A activations, R ranks, S the sketch's size.
 

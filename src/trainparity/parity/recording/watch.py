@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks, Samples
+from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
 
@@ -18,7 +19,7 @@ MAX_SAMPLES = 4096
 _NO_CLIP = -1.0
 
 
-class Probe:
+class StepWatch:
     """Between `begin` and `end` it watches one optimizer step; `end` returns the step's arrays of a `Trace`."""
 
     def __init__(
@@ -187,7 +188,7 @@ class Probe:
                 continue
             whole = full(tensor)
             hashed = digest(whole)
-            digests[index], combined = hashed, hash((combined, hashed))
+            digests[index], combined = hashed, derived_seed(combined, hashed)
             if ranks.rank() == 0:
                 norms[index], sketches[index] = norm(whole), self._sketch(whole)
         self._arrays |= {f"{kind}/sketch": sketches, f"{kind}/norm": norms, f"{kind}/digest": digests}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.probe import Probe
+from trainparity.parity.recording.watch import StepWatch
 
 
 @pytest.fixture
@@ -21,29 +21,29 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 @pytest.fixture
-def probe(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Probe]:
-    probe = Probe(model, optimizer, sketch_size=64)
-    yield probe
-    probe.close()
+def watch(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[StepWatch]:
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    yield watch
+    watch.close()
 
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
 
 
-def step(probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer, *parts: Tensor) -> dict[str, Tensor]:
-    probe.begin()
+def step(watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer, *parts: Tensor) -> dict[str, Tensor]:
+    watch.begin()
     optimizer.zero_grad()
     for part in parts:
         (model(part).square().sum() / 8).backward()
     optimizer.step()
-    return probe.end()
+    return watch.end()
 
 
 def test_gradients_weights_and_updates_are_exact_for_small_tensors(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     before = [p.detach().clone() for p in model.parameters()]
-    seen = step(probe, model, optimizer, X)
+    seen = step(watch, model, optimizer, X)
     gradients = [p.grad.norm() for p in model.parameters() if p.grad is not None]
     assert torch.allclose(seen["gradient/norm"].float(), torch.stack(gradients))
     moved = [(p - b).double().norm() for p, b in zip(model.parameters(), before, strict=True)]
@@ -52,65 +52,65 @@ def test_gradients_weights_and_updates_are_exact_for_small_tensors(
 
 
 def test_activations_do_not_depend_on_how_the_batch_is_cut(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     state = {k: v.clone() for k, v in model.state_dict().items()}
-    whole = step(probe, model, optimizer, X)
+    whole = step(watch, model, optimizer, X)
     model.load_state_dict(state)
-    probe.moved()
-    cut = step(probe, model, optimizer, X[1::2], X[0::2])
-    assert probe.forward.names == ["(input)", "0", "1", "2"]
+    watch.moved()
+    cut = step(watch, model, optimizer, X[1::2], X[0::2])
+    assert watch.forward.names == ["(input)", "0", "1", "2"]
     assert torch.allclose(whole["activation/sketch"], cut["activation/sketch"], rtol=1e-5, atol=1e-5)
     assert whole["samples"] == cut["samples"] and cut["num_samples"] == 8
     assert whole["rank/rows"].tolist() == [[8]] and cut["rank/rows"].tolist() == [[4, 4]]
-    other = step(probe, model, optimizer, X + 0.01)
+    other = step(watch, model, optimizer, X + 0.01)
     assert other["samples"] != whole["samples"]
 
 
 def test_each_micro_batchs_own_gradient_adds_up_to_the_whole(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    seen = step(probe, model, optimizer, X[:3], X[3:])
+    seen = step(watch, model, optimizer, X[:3], X[3:])
     assert seen["rank/micro"].shape == (1, 2, 256)
     assert torch.allclose(seen["rank/micro"].sum(1), seen["rank/total"], atol=1e-6)
     assert seen["rank/held"][0, 0] == 0 and seen["rank/held"][0, 1] > 0
 
 
 def test_clipping_is_seen_before_it_happens_however_it_was_imported(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     from torch.nn.utils import clip_grad_norm_
 
-    probe.begin()
+    watch.begin()
     model(X).square().sum().backward()
     norm = clip_grad_norm_(model.parameters(), 0.1)
     optimizer.step()
-    seen = probe.end()
+    seen = watch.end()
     assert float(seen["gradient_norm"]) == pytest.approx(float(norm))
     assert float(torch.linalg.vector_norm(seen["applied/norm"])) == pytest.approx(0.1, rel=1e-3)
     assert seen["clip/calls"] == 1 and seen["clip/max_norm"] == 0.1 and seen["clip/backwards"] == 1
 
 
 def test_the_optimizers_settings_and_state_are_those_before_the_update(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    first = step(probe, model, optimizer, X)
+    first = step(watch, model, optimizer, X)
     assert first["setting/lr"].tolist() == [1e-2] * 4 and first["setting/betas.0"].tolist() == [0.8] * 4
     assert first["optimizer_step"] == 0 and not first["state/norm"].any()
-    second = step(probe, model, optimizer, X)
+    second = step(watch, model, optimizer, X)
     assert second["optimizer_step"] == 1 and second["state/norm"].all()
 
 
 def test_evaluation_validation_and_random_numbers(
-    probe: Probe, model: nn.Module, optimizer: torch.optim.Optimizer
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    probe.begin()
+    watch.begin()
     with torch.no_grad():
         model(X)  # validation between training steps
     model[1].eval()  # type: ignore[index]
     model(X).sum().backward()
     optimizer.step()
-    seen = probe.end()
+    seen = watch.end()
     assert seen["num_samples"] == 8
     assert seen["evaluating"].tolist() == [False, False, True, False]
     assert seen["rank/drew"].tolist() == [0]
@@ -119,9 +119,9 @@ def test_evaluation_validation_and_random_numbers(
 def test_dropout_is_known_by_the_generator_that_it_moves() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    probe = Probe(model, optimizer, sketch_size=64)
-    assert step(probe, model, optimizer, X)["rank/drew"].tolist() == [1]
-    probe.close()
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    assert step(watch, model, optimizer, X)["rank/drew"].tolist() == [1]
+    watch.close()
 
 
 def test_a_forward_pass_that_checkpointing_repeats_counts_once() -> None:
@@ -138,12 +138,12 @@ def test_a_forward_pass_that_checkpointing_repeats_counts_once() -> None:
     torch.manual_seed(0)
     model = Checkpointed()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    probe = Probe(model, optimizer, sketch_size=64)
-    seen = step(probe, model, optimizer, X)
-    index = probe.forward.names.index("inner")
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    seen = step(watch, model, optimizer, X)
+    index = watch.forward.names.index("inner")
     plain = nn.Sequential(model.inner)
-    probe.close()
-    again = Probe(plain, torch.optim.SGD(plain.parameters(), lr=0.0), sketch_size=64)
+    watch.close()
+    again = StepWatch(plain, torch.optim.SGD(plain.parameters(), lr=0.0), sketch_size=64)
     expected = step(again, plain, again.optimizer, X)["activation/sketch"][again.forward.names.index("0")]
     again.close()
     assert torch.allclose(seen["activation/sketch"][index], expected)
@@ -151,9 +151,9 @@ def test_a_forward_pass_that_checkpointing_repeats_counts_once() -> None:
 
 def test_nothing_is_left_behind(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     original = torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.step
-    probe = Probe(model, optimizer, sketch_size=64)
+    watch = StepWatch(model, optimizer, sketch_size=64)
     assert torch.nn.utils.clip_grad._clip_grads_with_norm_ is not original[0]
-    probe.close()
+    watch.close()
     assert (torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.step) == original
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert not any(parameter._backward_hooks for parameter in model.parameters())

@@ -1,0 +1,148 @@
+"""A recording session: which steps are traced, where windows start, how a twin is moved, and the trace of it all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from trainparity import checkpoints
+from trainparity.parity.recording import ranks
+from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format
+from trainparity.parity.recording.perturb import perturb
+from trainparity.parity.recording.seeds import derived_seed
+from trainparity.parity.recording.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording.watch import StepWatch
+from trainparity.records.base import RecordError, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a session traces and which state each of its windows starts from."""
+
+    traced: Callable[[int], bool] = lambda step: True
+    """Whether a step is traced."""
+    window: int = 0
+    """Steps of a window; 0: the run is one window."""
+    keep: Path | None = None
+    """Folder for the states at the windows' starts, for the runs that follow."""
+    follow: Path | None = None
+    """Folder of such states; each window starts from the one kept for it."""
+    twin: int = 0
+    """The twin's number; 0: no twin."""
+    seed: int = 0
+    """Seed of the twin's displacement, besides the twin's number and the step."""
+    computes: NumberFormat | None = None
+    """The format of the model's products, where the loop knows it; None: it is looked up in the model and autocast."""
+
+
+class Session:
+    """Records a run: `start` before and `finish` after each optimizer step, in order; then `trace`."""
+
+    def __init__(self, watch: StepWatch, plan: Plan) -> None:
+        self.watch = watch
+        self._plan = plan
+        self._step = 0
+        self._arrays = StepArrays()
+        self._steps: list[int] = []
+        self._facts: dict[str, Any] = {}
+        self.rank = ranks.rank()
+
+    def resume(self, arrays: dict[str, Tensor], step: int) -> None:
+        """Continue a session that was interrupted before `step`, with the arrays that `stacked` returned."""
+        self._arrays.restore(arrays)
+        self._steps = [number for number in range(step) if self._plan.traced(number)]
+
+    def stacked(self) -> dict[str, Tensor]:
+        """Return the arrays of the steps traced so far."""
+        return self._arrays.stacked()
+
+    def start(self, step: int, expected: Sequence[Tensor] = ()) -> None:
+        """Open a window if one starts at `step`, and watch the step if it is traced.
+
+        Args:
+            step: Number of the optimizer step, from 0.
+            expected: Samples of each micro-batch, where the loop knows them.
+        """
+        self._step = step
+        if step == 0 or (self._plan.window and step % self._plan.window == 0):
+            self._open_window(step)
+        if self._plan.traced(step):
+            self.watch.begin(expected)
+
+    def finish(self, loss: Callable[[], Tensor]) -> Tensor | None:
+        """End the step and keep what was seen of it; `loss` returns the step's loss and is called in traced steps."""
+        if not self._plan.traced(self._step):
+            return None
+        arrays = self.watch.end()
+        arrays["loss"] = loss()
+        self._arrays.append(arrays)
+        self._steps.append(self._step)
+        self._facts = self.watch.facts()
+        return arrays["loss"]
+
+    def close(self) -> None:
+        """Remove all hooks."""
+        self.watch.close()
+
+    def trace(self, settings: Settings) -> Trace | None:
+        """Return the trace, with facts of the loop to be shown beside a verdict; None if no step was traced."""
+        if not self._steps:
+            return None
+        arrays, computes = self.stacked(), self._computes()
+        layout = Layout(
+            steps=self._steps,
+            window=self._plan.window,
+            precision=computes.name,
+            unit_roundoff=computes.unit_roundoff,
+            sketch_size=arrays["weight/sketch"].shape[-1],
+            twin=self._plan.twin,
+            settings=settings,
+            **(self._facts or self.watch.facts()),
+        )
+        return Trace(layout, arrays)
+
+    def _computes(self) -> NumberFormat:
+        return self._plan.computes or computed_in(self.watch.model, self.watch.forward.autocast)
+
+    def _open_window(self, step: int) -> None:
+        """Start from the followed run's state, so that rounding cannot grow over more than one window."""
+        plan, watch = self._plan, self.watch
+        name = f"step-{step:06d}"
+        if step and plan.follow is not None and _is_kept(plan.follow, name):
+            checkpoints.load(plan.follow / name, watch.model, watch.optimizer, keep_settings=True)
+        if plan.twin:
+            self._move(step)
+        if step and plan.keep is not None:
+            checkpoints.save(plan.keep / name, watch.model, watch.optimizer, {}, {}, main=self.rank == 0)
+        watch.moved()
+
+    def _move(self, step: int) -> None:
+        """Move a twin's weights as coarsely as its forward pass rounds."""
+        watch, seed = self.watch, derived_seed(self._plan.seed, self._plan.twin, step)
+        perturb(watch.model, self._computes().unit_roundoff, seed)
+        sharded = any(isinstance(parameter, DTensor) for parameter in watch.model.parameters())
+        if step or self._plan.computes or not watch.forward.attached or sharded:
+            return
+
+        def autocast_shows(dtype: torch.dtype | None) -> None:
+            if dtype:
+                perturb(watch.model, number_format(dtype).unit_roundoff, seed)
+
+        watch.forward.on_enter = autocast_shows  # before the first forward pass nothing says that there is autocast
+
+
+def _is_kept(folder: Path, name: str) -> bool:
+    """Tell whether a state is kept; a run that goes on beyond the one that it follows keeps its own.
+
+    Raises:
+        RecordError: states of later windows are there and this one is not.
+    """
+    if (folder / name).is_dir():
+        return True
+    if any(other.name > name for other in folder.glob("step-*")):
+        raise RecordError(f"{folder / name}: no such folder, though later windows of the run were kept")
+    return False
