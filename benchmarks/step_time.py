@@ -21,6 +21,7 @@ from trainparity.data import datasets
 from trainparity.environment import Placement, detect, place
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, reference_name
+from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.timing import Timing
 
@@ -65,7 +66,7 @@ def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
         run_reference(settings, environment, name, runs=runs, data=prepared)
     for name in names:
         run_configuration(settings, environment, name, runs=runs, data=prepared)
-    found = (runs / name / "report" / "timing.json" for name in [*_references(settings), *names])
+    found = (layout.timing(runs, name) for name in [*_references(settings), *names])
     return {path.parents[1].name: Timing.read(path) for path in found if path.exists()}
 
 

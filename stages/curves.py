@@ -7,6 +7,7 @@ from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.runs import run_seed
+from trainparity.records import layout
 from trainparity.stage import exit_code
 
 
@@ -16,9 +17,8 @@ def train() -> None:
     assert settings.curves is not None  # else there is no such stage
     for reference in settings.curves.references:
         for seed in range(settings.curves.seeds):
-            status = run_seed(
-                settings, environment, reference, seed, runs=Path("runs/curves"), data=Path("data/prepared")
-            )
+            runs = layout.curves(Path("runs"))
+            status = run_seed(settings, environment, reference, seed, runs=runs, data=Path("data/prepared"))
             print(f"{reference}, seed {seed}: {status.outcome}")
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from trainparity import params
+from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
@@ -17,9 +18,9 @@ def main() -> None:
     parallel = params.load(Path("params.yaml")).parallel
     if parallel is None:
         raise ParamsError("params.yaml: parallel: missing; name the configuration to report")
-    run = Path("runs") / parallel
-    status = Status.read(run / "state" / "status.json")
-    timing = Timing.read(run / "report" / "timing.json") if status.status == "trained" else None
+    runs = Path("runs")
+    status = Status.read(layout.status(runs, parallel))
+    timing = Timing.read(layout.timing(runs, parallel)) if status.status == "trained" else None
     write_text(Path("metrics.json"), json.dumps(summary.experiment(status, timing), indent=1) + "\n")
 
 

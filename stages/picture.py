@@ -8,6 +8,7 @@ from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.picture import draw
 from trainparity.launch.runs import run_picture
+from trainparity.records import layout
 from trainparity.stage import StageError, exit_code
 
 RUNS, DATA, OUT = Path("runs"), Path("data/prepared"), Path("reports/picture.png")
@@ -18,11 +19,11 @@ def train() -> None:
     picture = settings.picture
     assert picture is not None  # else there is no such stage
     settings = settings.with_reference(picture.reference, workload=picture.workload, train=picture.train)
-    status = run_picture(settings, Environment.read(RUNS / "environment.json"), runs=RUNS, data=DATA)
+    status = run_picture(settings, Environment.read(layout.environment(RUNS)), runs=RUNS, data=DATA)
     if status.status != "trained":
         raise StageError(f"picture: {status.outcome}")
     workload = settings.workload_of(picture.reference)
-    if not draw(workload, RUNS / "picture/state/weights.safetensors", DATA, OUT):
+    if not draw(workload, layout.weights(RUNS, "picture"), DATA, OUT):
         raise StageError(
             f"picture: the workload {workload.name} has nothing to show; remove `picture` from params.yaml"
         )

@@ -13,6 +13,7 @@ from trainparity.claims.study import Study
 from trainparity.data import datasets
 from trainparity.data.prepared import Manifest
 from trainparity.params import Digits, parse
+from trainparity.records import layout
 from trainparity.records.claims import ClaimResult
 from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.evaluation import Evaluation
@@ -43,7 +44,7 @@ class Tree:
     """A study's folder; a run trains in the milliseconds a step that are given for it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self.runs = root, root / "runs"
         facts = {"dataset": "digits", "samples": 1697, "tensors": {}, "files": {}, "source": "here", "real": True}
         Manifest(**facts).write(root / "data/prepared/manifest.json")  # type: ignore[arg-type]
         self.run("reference-fp32", 10.0)
@@ -56,14 +57,13 @@ class Tree:
         self.untrained("gpu", "skipped", reason="no CUDA GPU")
 
     def run(self, name: str, median: float, status: dict[str, Any] | None = None, **timing: Any) -> None:
-        folder = self.root / "runs" / name
-        tree.status(name, **(status or {})).write(folder / "state/status.json")
-        tree.timing(name, median, **{"step_ms": [median] * 20} | timing).write(folder / "report/timing.json")
+        tree.status(name, **(status or {})).write(layout.status(self.runs, name))
+        figures = {"step_ms": [median] * 20} | timing
+        tree.timing(name, median, **figures).write(layout.timing(self.runs, name))
 
     def untrained(self, name: str, status: str, **facts: Any) -> None:
-        tree.status(name, status=status, device=None, loss=None, **facts).write(
-            self.root / "runs" / name / "state/status.json"
-        )
+        found = tree.status(name, status=status, device=None, loss=None, **facts)
+        found.write(layout.status(self.runs, name))
 
     def judge(self, *pairs: PairResult) -> None:
         ParityReport(margin=16, pairs=list(pairs)).write(self.root / "reports/parity.json")
@@ -188,9 +188,8 @@ def test_the_fastest_run_within_the_memory_limit(study: Tree) -> None:
 
 def test_accuracy_curves_and_outcomes(study: Tree) -> None:
     for run, accuracy in (("reference-fp32", 0.90), ("compiled", 0.91)):
-        Evaluation(samples=97, accuracy=accuracy, precision=0.9, recall=0.9).write(
-            study.root / "runs" / run / "state/evaluation.json"
-        )
+        scored = Evaluation(samples=97, accuracy=accuracy, precision=0.9, recall=0.9)
+        scored.write(layout.evaluation(study.runs, run))
     measure = {"name": "accuracy", "run": "compiled", "over": "reference-fp32"}
     assert study.claim(measure, expect={"high": 0.02}).verdict == "confirmed"
     assert study.claim(measure, expect={"high": 0.005}).verdict == "not confirmed"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker_project import Project
+from trainparity.records import layout
 
 pytestmark = pytest.mark.docker
 
@@ -58,7 +59,8 @@ def test_every_service_is_locked_down(project: Project) -> None:
 def test_a_run_trains_on_real_data_and_belongs_to_the_caller(project: Project) -> None:
     done = project.compose("run", "--rm", "train-cpu")
     assert done.returncode == 0, done.stdout + done.stderr
-    made = [project.folder / "runs" / "cpu", *(project.folder / "runs" / "cpu").rglob("*")]
+    state = layout.state(project.folder / "runs", "cpu")
+    made = [state, *state.rglob("*")]
     assert {path.stat().st_uid for path in made} == {project.uid}
     assert project.status("cpu")["status"] == "trained"
     # Nothing is trained twice, and another configuration trains on top of it.

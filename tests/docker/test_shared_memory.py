@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.support.docker_project import Project
+from trainparity.records import layout
 
 pytestmark = pytest.mark.docker
 
@@ -27,6 +28,6 @@ def test_too_little_shared_memory_is_said_at_once_and_the_training_is_the_same(p
         r"Going on in memory, with the same batches",
         done.stderr,
     ), done.stderr
-    states = [project.folder / "runs" / run / "state" for run in ("reference-fp32", "cpu")]
+    states = [layout.state(project.folder / "runs", run) for run in ("reference-fp32", "cpu")]
     left, right = (state / "weights.safetensors" for state in states)
     assert left.read_bytes() == right.read_bytes()

@@ -9,6 +9,7 @@ import pytest
 
 import docker
 from tests.support.docker_project import Project
+from trainparity.records import layout
 
 pytestmark = pytest.mark.docker
 
@@ -22,7 +23,7 @@ def test_stages_run_in_containers_and_are_the_same_training_as_on_the_host(own_p
     project = own_project
     first = project.dvc("repro", "train@cpu")
     assert first.returncode == 0, first.stdout + first.stderr
-    state = project.folder / "runs/cpu/state"
+    state = layout.state(project.folder / "runs", "cpu")
     before = {path.name: path.read_bytes() for path in state.iterdir() if path.is_file()}
 
     project.edit("runtime", value="docker")

@@ -16,10 +16,12 @@ from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, parse
+from trainparity.records import layout
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 
 ROOT = Path(__file__).parents[2]
+RUNS = Path("runs")
 
 
 def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
@@ -57,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(ROOT))
         datasets.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
-        status = run_reference(params(), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
+        status = run_reference(params(), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
         assert status.status == "trained", status.reason
         run(params(), "plain")
         run(params(), "ddp")
@@ -74,7 +76,7 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def run(settings: Params, name: str) -> Status:
-    return run_configuration(settings, detect(), name, runs=Path("runs"), data=Path("data/prepared"))
+    return run_configuration(settings, detect(), name, runs=RUNS, data=Path("data/prepared"))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -82,12 +84,12 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_trained_run_leaves_state_and_report(here: Path) -> None:
-    status = Status.read(here / "runs/ddp/state/status.json")
+    status = Status.read(layout.status(RUNS, "ddp"))
     assert (status.status, status.steps, status.device, status.world_size) == ("trained", 28, "cpu", 2)
-    assert set(files(here / "runs/ddp/state")) == {
+    assert set(files(layout.state(RUNS, "ddp"))) == {
         "loss.csv", "status.json", "trace.json", "trace.safetensors", "weights.safetensors"
     }  # fmt: skip
-    timing = Timing.read(here / "runs/ddp/report/timing.json")
+    timing = Timing.read(layout.timing(RUNS, "ddp"))
     assert len(timing.step_ms) == 3 and timing.global_batch_size == 32 and timing.world_size == 2
     # Forward and both gradients of two layers, less the gradient of the data.
     assert timing.flops_per_step == pytest.approx(32 * (2 * 64 * 24 * 2 + 2 * 24 * 10 * 3))
@@ -97,7 +99,7 @@ def test_a_trained_run_leaves_state_and_report(here: Path) -> None:
 def test_what_the_machine_cannot_run_is_skipped_with_the_reason(here: Path) -> None:
     status = run(params(), "gpu")
     assert status.status == "skipped" and "Apple" in (status.reason or "") and status.remedy
-    assert Status.read(here / "runs/gpu/state/status.json") == status
+    assert Status.read(layout.status(RUNS, "gpu")) == status
 
 
 def misbehaving(how: str, **options: Any) -> Params:
@@ -108,7 +110,8 @@ def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:
     status = run(misbehaving("raise", rank=1), "ddp")
     assert status.status == "failed"
     assert (status.reason or "").startswith("rank 1: ValueError: no loss for sample ")
-    assert set(files(here / "runs/ddp")) == {"state/status.json", "report/untrained.json"}
+    assert set(files(layout.state(RUNS, "ddp"))) == {"status.json"}
+    assert set(files(layout.report(RUNS, "ddp"))) == {"untrained.json"}
 
 
 def test_a_killed_process_is_failed_with_its_signal(here: Path) -> None:
@@ -118,7 +121,7 @@ def test_a_killed_process_is_failed_with_its_signal(here: Path) -> None:
 
 
 def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
-    run_reference(misbehaving("raise"), detect(), "fp32", runs=Path("runs"), data=Path("data/prepared"))
+    run_reference(misbehaving("raise"), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
     status = run(params(), "plain")
     assert status.status == "skipped"
     assert "reference-fp32, was failed: rank 0: ValueError" in (status.reason or "")
@@ -132,8 +135,9 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
 ) -> None:
     settings = misbehaving("slow", after=12)
     Path("params.yaml").write_text(yaml.safe_dump(settings.model_dump(mode="json")))
-    detect().write(Path("runs/environment.json"))
-    shutil.rmtree(here / "runs" / name)
+    detect().write(layout.environment(RUNS))
+    shutil.rmtree(layout.state(RUNS, name))
+    shutil.rmtree(layout.report(RUNS, name))
     command = [sys.executable, str(ROOT / "stages/train.py"), name]
     stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     checkpoint = here / f".trainparity/work/runs/{name}/checkpoints/run/state.json"
@@ -144,10 +148,10 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
         stage.send_signal(number)
     _, errors = stage.communicate(timeout=60)
     assert stage.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
-    assert not (here / "runs" / name).exists()
+    assert not layout.state(RUNS, name).exists() and not layout.report(RUNS, name).exists()
     resumed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
-    assert files(here / f"runs/{name}/state") == files(trained / f"runs/{name}/state")
+    assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.report_tree import status, write_run
+from trainparity.records import layout
 from trainparity.report.schema import Summary
 
 STAGES = Path(__file__).parents[2] / "stages"
@@ -40,18 +41,20 @@ def test_report_names_a_mistake_in_params(root: Path) -> None:
 
 
 def test_report_names_a_missing_record(root: Path) -> None:
-    (root / "runs" / "ddp" / "report" / "timing.json").unlink()
+    missing = layout.timing(Path("runs"), "ddp")
+    (root / missing).unlink()
     done = run("report", root)
     assert done.returncode == 1
-    assert "runs/ddp/report/timing.json" in done.stderr
+    assert str(missing) in done.stderr
     assert "Traceback" not in done.stderr
     assert not (root / "reports" / "index.html").exists()
 
 
 def test_experiment_reads_its_own_run_only(root: Path) -> None:
-    for folder in (root / "runs").iterdir():
-        if folder.name != "ddp":
-            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    kept = {layout.status(root / "runs", "ddp"), layout.timing(root / "runs", "ddp")}
+    for path in (root / "runs").rglob("*"):
+        if path.is_file() and path not in kept:
+            path.unlink()
     done = run("experiment", root, forbid="matplotlib")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((root / "metrics.json").read_text())
@@ -74,7 +77,7 @@ def test_experiment_of_a_skipped_run_has_its_status_and_nothing_else(root: Path)
 
 
 def test_experiment_names_a_mistake(root: Path) -> None:
-    shutil.rmtree(root / "runs" / "ddp")
+    shutil.rmtree(layout.state(root / "runs", "ddp"))
     assert run("experiment", root).returncode == 1
     (root / "params.yaml").write_text("parallel: dpp\n")
     assert run("experiment", root).returncode == 2

@@ -13,6 +13,7 @@ from tests.support.report_tree import (
     write_run,
 )
 from trainparity.params import load
+from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.timing import Memory
 from trainparity.report import artifacts, summary
@@ -147,16 +148,18 @@ def test_a_diverged_loss_is_null(root: Path) -> None:
 
 def test_what_an_untrained_run_left_from_earlier_is_not_read(root: Path) -> None:
     write_run(root, status("cpu", status="failed", reason="killed", loss=None), None)
-    assert (root / "runs" / "cpu" / "report" / "timing.json").exists()
+    assert layout.timing(root / "runs", "cpu").exists()
     assert build(root).configurations["cpu"].step_ms is None
 
 
 def test_a_pipeline_without_known_answer_has_none(root: Path) -> None:
-    (root / "runs" / "known-answer" / "result.json").unlink()
+    (layout.known_answer(root / "runs") / "result.json").unlink()
     assert build(root).known_answer is None
 
 
-@pytest.mark.parametrize("path", ["runs/environment.json", "runs/ddp/state/status.json", "reports/distance.csv"])
+@pytest.mark.parametrize(
+    "path", ["runs/environment.json", str(layout.status(Path("runs"), "ddp")), "reports/distance.csv"]
+)
 def test_a_missing_artifact_is_named(root: Path, path: str) -> None:
     (root / path).unlink()
     with pytest.raises(RecordError, match=path):
@@ -164,7 +167,7 @@ def test_a_missing_artifact_is_named(root: Path, path: str) -> None:
 
 
 def test_a_damaged_table_is_named(root: Path) -> None:
-    (root / "runs/ddp/state/loss.csv").write_text("step,loss\n0,one\n")
+    layout.losses(root / "runs", "ddp").write_text("step,loss\n0,one\n")
     with pytest.raises(RecordError, match=r"loss\.csv"):
         build(root)
 

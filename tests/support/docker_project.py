@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.project import copy_small, edit
+from trainparity.records import layout
 
 STRANGER = 1234
 """Whom the copy belongs to where root runs the tests."""
@@ -62,7 +63,7 @@ class Project:
 
     def status(self, name: str) -> dict[str, Any]:
         """Return what a run recorded of itself."""
-        found: dict[str, Any] = json.loads((self.folder / "runs" / name / "state" / "status.json").read_text())
+        found: dict[str, Any] = json.loads(layout.status(self.folder / "runs", name).read_text())
         return found
 
     def wait_for(self, path: Path, seconds: float = 120) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainparity.environment import Environment
+from trainparity.records import layout
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Memory, Timing
@@ -193,8 +194,8 @@ def known_answer(**changes: Any) -> KnownAnswer:
 def write(root: Path, params: str = PARAMS) -> None:
     """Write params.yaml and everything that the report reads."""
     (root / "params.yaml").write_text(params, encoding="utf-8")
-    environment().write(root / "runs" / "environment.json")
-    known_answer().write(root / "runs" / "known-answer" / "result.json")
+    environment().write(layout.environment(root / "runs"))
+    known_answer().write(layout.known_answer(root / "runs") / "result.json")
     for run_status, run_timing in runs():
         write_run(root, run_status, run_timing)
     write_parity(root, pairs())
@@ -202,13 +203,13 @@ def write(root: Path, params: str = PARAMS) -> None:
 
 def write_run(root: Path, run_status: Status, run_timing: Timing | None) -> None:
     """Write one run's folder."""
-    folder = root / "runs" / run_status.run
-    run_status.write(folder / "state" / "status.json")
+    runs = root / "runs"
+    run_status.write(layout.status(runs, run_status.run))
     if run_timing:
-        run_timing.write(folder / "report" / "timing.json")
+        run_timing.write(layout.timing(runs, run_status.run))
         rate = 0.05 if run_status.run == "lr-doubled" else 0.02
         rows = [(step, math.exp(-rate * step) + 0.05 * math.sin(3.7 * step)) for step in range(STEPS)]
-        _write_csv(folder / "state" / "loss.csv", ("step", "loss"), rows)
+        _write_csv(layout.losses(runs, run_status.run), ("step", "loss"), rows)
 
 
 def write_parity(root: Path, results: list[PairResult]) -> None:

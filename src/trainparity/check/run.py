@@ -12,6 +12,7 @@ from trainparity.parity.compare import load_run, load_twins
 from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.verdict import Run, judge
+from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.check import CheckReport, CheckResult
 from trainparity.records.curves import CurveResult
@@ -74,15 +75,15 @@ class Checker:
         self._reference(configuration.precision)
         params = self.params.model_copy(update={"configs": {name: configuration}})
         run_configuration(params, self.environment, name, runs=self.runs, data=self.data, timed=False)
-        return load_run(self.runs / name / "state")
+        return load_run(layout.state(self.runs, name))
 
     def _reference(self, precision: Precision) -> None:
-        if not (self.runs / reference_name(precision)).exists():
+        if not layout.state(self.runs, reference_name(precision)).exists():
             run_reference(self.params, self.environment, precision, runs=self.runs, data=self.data, timed=False)
 
     def floor(self, precision: Precision) -> tuple[Run, NoiseFloor | None]:
         """Return the reference of a precision and the noise floor that its twins measured."""
-        state = self.runs / reference_name(precision) / "state"
+        state = layout.state(self.runs, reference_name(precision))
         reference = load_run(state)
         return reference, NoiseFloor(reference.trace, load_twins(state)) if reference.trace else None
 
@@ -128,7 +129,7 @@ class Checker:
             precision=configuration.precision,
             accumulation_steps=configuration.num_shards,
         )
-        left, right = self.run(f"{name}-recut", same), load_run(self.runs / name / "state")
+        left, right = self.run(f"{name}-recut", same), load_run(layout.state(self.runs, name))
         again = judge(name, left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
         alike = "the weights are equivalent" if again.weights in SAME_TRAINING else "they differ as well"
         return _confirmed(result, f"against one process with the same micro-batches {alike}")
@@ -155,7 +156,7 @@ class Checker:
                 for each, found in curves.items():
                     self.progress(f"seed {seed} of {seeds} in {each}")
                     checker._reference(each)
-                    found.append(read_curve(checker.runs / reference_name(each)))
+                    found.append(read_curve(layout.state(checker.runs, reference_name(each))))
             except RecordError as error:
                 return CurveResult(verdict="cannot judge", reason=str(error), runs=[seed, seed], level=0.05)
         return judge_curves(curves["fp32"], curves[precision])

@@ -14,6 +14,7 @@ from trainparity.data.prepared import Manifest
 from trainparity.data.prepared import load as load_data
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
+from trainparity.records import layout
 from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.evaluation import Evaluation
 from trainparity.records.loading import LoaderMeasurement, LoadingReport
@@ -31,7 +32,7 @@ class Study:
 
     def __init__(self, params: Params, root: Path) -> None:
         """Take a study's settings and the folder that holds its `runs`, `reports` and `data`."""
-        self.params, self.root = params, root
+        self.params, self.root, self.runs = params, root, root / "runs"
         self.trace = cache(self._trace)  # large, and several claims are about one
 
     def meet(self, needs: Needs, runs: list[str]) -> None:
@@ -45,7 +46,7 @@ class Study:
 
     def status(self, run: str) -> Status:
         """Return what became of a run."""
-        return Status.read(self.root / "runs" / run / "state" / "status.json")
+        return Status.read(layout.status(self.runs, run))
 
     def trained(self, run: str) -> Status:
         """Return the status of a run that trained."""
@@ -67,16 +68,16 @@ class Study:
     def measured(self, run: str) -> Timing:
         """Return what was measured of a trained run, whether its times mean anything or not."""
         self.trained(run)
-        return Timing.read(self.root / "runs" / run / "report" / "timing.json")
+        return Timing.read(layout.timing(self.runs, run))
 
     def weights(self, run: str) -> np.ndarray:
         """Return a run's final weights, joined in the order of their names: float64 [n]."""
         self.trained(run)
-        return final_weights(self.root / "runs" / run)
+        return final_weights(layout.weights(self.runs, run))
 
     def _trace(self, run: str) -> Trace:
         self.trained(run)
-        return Trace.load(self.root / "runs" / run / "state")
+        return Trace.load(layout.state(self.runs, run))
 
     def losses(self, run: str) -> np.ndarray:
         """Return a run's loss after each step: float64 [T]."""
@@ -86,7 +87,7 @@ class Study:
     def evaluation(self, run: str) -> Evaluation:
         """Return what a run's model scored on held-out samples."""
         self.trained(run)
-        path = self.root / "runs" / run / "state" / "evaluation.json"
+        path = layout.evaluation(self.runs, run)
         if not path.exists():
             raise NotMeasurable(f"{run} was not evaluated: the workload predicts nothing, or train.holdout is 0")
         return Evaluation.read(path)
@@ -111,7 +112,7 @@ class Study:
         """Return the fastest measured way to load with so many workers while training."""
         found = [
             measured
-            for measured in LoadingReport.read(self.root / "runs" / "loading.json").measurements
+            for measured in LoadingReport.read(layout.loading(self.runs)).measurements
             if measured.mode == "training"
             and measured.workers == workers
             and prefetch_factor in (None, measured.prefetch_factor)

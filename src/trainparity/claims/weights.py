@@ -6,7 +6,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 
-def final_weights(run: Path) -> np.ndarray:
-    """Return the final weights in a run's folder, joined in the order of their names: float64 [n]."""
-    tensors = load_file(run / "state" / "weights.safetensors")
+def final_weights(path: Path) -> np.ndarray:
+    """Return the weights in a safetensors file, joined in the order of their names: float64 [n]."""
+    tensors = load_file(path)
     return np.concatenate([tensors[name].ravel() for name in sorted(tensors)]).astype(np.float64)

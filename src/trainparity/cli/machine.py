@@ -15,6 +15,7 @@ from trainparity import validation
 from trainparity.cli.app import app
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
+from trainparity.records import layout
 from trainparity.records.run import Status
 from trainparity.stage import StageError, StoppedBySignal
 
@@ -103,7 +104,7 @@ def train(
 
     A result that is there already is not made again, unless it is that the run failed.
     """
-    path, state = Path("params.yaml"), Path("runs") / name / "state" / "status.json"
+    path, state = Path("params.yaml"), layout.status(Path("runs"), name)
     params = parameters.load(path)
     if name not in params.configs:
         raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, list(params.configs))}")

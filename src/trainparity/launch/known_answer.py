@@ -11,6 +11,7 @@ from trainparity.environment import Environment
 from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
+from trainparity.records import layout
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.validation import ParamsError
 
@@ -40,7 +41,7 @@ def reproduce(claim: str, published: Weights, params: Params, environment: Envir
         status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
             raise RuntimeError(f"{claim}: {name} was {status.status}: {status.reason}")
-        weights[name] = final_weights(out / name)
+        weights[name] = final_weights(layout.weights(out, name))
     return KnownAnswer(
         claim=claim,
         published=published.published,

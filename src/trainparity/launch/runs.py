@@ -8,6 +8,7 @@ from pathlib import Path
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.processes import run_workers
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
+from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
 from trainparity.training.spec import Failure, Result, RunSpec
@@ -24,7 +25,7 @@ def _work(runs: Path, name: str) -> Path:
 def run_reference(
     params: Params, environment: Environment, reference: str, *, runs: Path, data: Path, timed: bool = True
 ) -> Status:
-    """Train an entry of `references` and its twins into `runs/reference-<entry>`."""
+    """Train an entry of `references` and its twins as the run `reference-<entry>`."""
     name, configuration = reference_name(reference), params.reference_configuration(reference)
     twins = params.parity.twins
     return _run(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=timed)
@@ -33,19 +34,19 @@ def run_reference(
 def run_configuration(
     params: Params, environment: Environment, name: str, *, runs: Path, data: Path, timed: bool = True
 ) -> Status:
-    """Train a configuration into `runs/<name>`, in windows that start from its reference."""
+    """Train a configuration, in windows that start from its reference."""
     configuration = params.configs[name]
     reference = reference_name(params.reference_of(name))
-    status = Status.read(runs / reference / "state" / "status.json")
+    status = Status.read(layout.status(runs, reference))
     if status.status != "trained":
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"
         return _skip(name, configuration, reason, status.remedy, runs)
-    state = runs / reference / "state"
+    state = layout.state(runs, reference)
     return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
 
 
 def run_seed(params: Params, environment: Environment, reference: str, seed: int, *, runs: Path, data: Path) -> Status:
-    """Train an entry of `references` from another seed into `runs/<entry>-<seed>`, for its learning curve alone."""
+    """Train an entry of `references` from another seed as the run `<entry>-<seed>`, for its learning curve alone."""
     assert params.curves is not None
     params = params.with_reference(reference, train=params.curves.train | {"seed": seed})
     name, configuration = f"{reference}-{seed}", params.reference_configuration(reference)
@@ -53,29 +54,30 @@ def run_seed(params: Params, environment: Environment, reference: str, seed: int
 
 
 def run_picture(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
-    """Train the model of `picture` into `runs/picture`; `params` are those of that training."""
+    """Train the model of `picture` as the run `picture`; `params` are those of that training."""
     assert params.picture is not None
     configuration = params.reference_configuration(params.picture.reference)
     return _run(params, environment, "picture", configuration, runs=runs, data=data, traced=False, timed=False)
 
 
 def run_counterpart(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
-    """Train the first reference's settings again into `runs/counterpart`, in the runtime that this process is in."""
+    """Train the first reference's settings again as the run `counterpart`, in the runtime that this process is in."""
     reference = params.reference_of(COUNTERPART)
-    state, configuration = runs / reference_name(reference) / "state", params.reference_configuration(reference)
+    state = layout.state(runs, reference_name(reference))
+    configuration = params.reference_configuration(reference)
     return _run(params, environment, COUNTERPART, configuration, runs=runs, data=data, reference=state, timed=False)
 
 
 def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
-    """Record in `runs/counterpart` why there is none."""
+    """Record why there is no run `counterpart`."""
     configuration = params.reference_configuration(params.reference_of(COUNTERPART))
     return _skip(COUNTERPART, configuration, reason, None, runs)
 
 
 def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
-    """Record in a run's folder that it was not tried, and why."""
+    """Record that a run was not tried, and why."""
     status = _status(name, configuration, status="skipped", reason=reason, remedy=remedy)
-    _publish(status, runs / name, _work(runs, name))
+    _publish(status, runs, _work(runs, name))
     return status
 
 
@@ -115,7 +117,7 @@ def _run(
         position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
     )
     status = _execute(spec)
-    _publish(status, runs / name, spec.work)
+    _publish(status, runs, spec.work)
     return status
 
 
@@ -157,7 +159,7 @@ def _status(name: str, configuration: Configuration, **facts: object) -> Status:
     return Status.model_validate({"run": name, **settings, **facts})
 
 
-def _publish(status: Status, folder: Path, work: Path) -> None:
+def _publish(status: Status, runs: Path, work: Path) -> None:
     """Move a run's parts, finished, to where the pipeline expects them; of a run that did not train, the status."""
     finished = work
     if status.status != "trained":
@@ -165,11 +167,13 @@ def _publish(status: Status, folder: Path, work: Path) -> None:
         shutil.rmtree(finished, ignore_errors=True)
         status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
     status.write(finished / "state" / "status.json")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
-    for part in ("state", "report"):
-        (finished / part).rename(folder / part)
+    places = {"report": layout.report(runs, status.run), "state": layout.state(runs, status.run)}
+    for folder in places.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    for part, folder in places.items():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        (finished / part).rename(folder)
     if status.status != "failed":  # a failed run may go on from its checkpoint when its cause is mended
         shutil.rmtree(work)
 

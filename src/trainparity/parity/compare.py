@@ -8,6 +8,7 @@ from trainparity.parity.curves import judge_curves, read_curve
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
+from trainparity.records import layout
 from trainparity.records.base import write_csv
 from trainparity.records.curves import CurveReport
 from trainparity.records.run import Status
@@ -23,12 +24,12 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
 
     @cache
     def run(name: str) -> Run:
-        return load_run(runs / name / "state")
+        return load_run(layout.state(runs, name))
 
     @cache
     def floor(name: str) -> NoiseFloor | None:
         reference = run(name).trace
-        return NoiseFloor(reference, load_twins(runs / name / "state")) if reference else None
+        return NoiseFloor(reference, load_twins(layout.state(runs, name))) if reference else None
 
     results: list[PairResult] = []
     rows: list[tuple[object, ...]] = []
@@ -42,7 +43,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             assert noise is not None
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
     if params.curves:
-        _compare_curves(params.curves, runs / "curves").write(reports / "curves.json")
+        _compare_curves(params.curves, layout.curves(runs)).write(reports / "curves.json")
     report = ParityReport(margin=params.parity.margin, pairs=results)
     report.write(reports / "parity.json")
     write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
@@ -54,7 +55,7 @@ def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
 
     @cache
     def losses(reference: str) -> list[list[float]]:
-        return [read_curve(runs / f"{reference}-{seed}") for seed in range(curves.seeds)]
+        return [read_curve(layout.state(runs, f"{reference}-{seed}")) for seed in range(curves.seeds)]
 
     return CurveReport(results={n: judge_curves(losses(p.left), losses(p.right)) for n, p in curves.pairs.items()})
 

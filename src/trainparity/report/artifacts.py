@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Params, reference_name
+from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
@@ -74,14 +75,14 @@ def read(root: Path, params: Params) -> Artifacts:
         RecordError: a file is missing or damaged; the message names it.
     """
     runs = root / "runs"
-    known_answer = runs / "known-answer" / "result.json"
+    known_answer = layout.known_answer(runs) / "result.json"
     controls, reports = root / CONTROLS, root / "reports"
     claims, curves, picture = reports / "claims.json", reports / "curves.json", reports / "picture.png"
     return Artifacts(
         params=params,
-        environment=Environment.read(runs / "environment.json"),
-        configurations={name: read_run(runs / name) for name in params.configs},
-        references={name: read_run(runs / reference_name(name)) for name in params.references},
+        environment=Environment.read(layout.environment(runs)),
+        configurations={name: read_run(runs, name) for name in params.configs},
+        references={name: read_run(runs, reference_name(name)) for name in params.references},
         parity=ParityReport.read(root / "reports" / "parity.json"),
         distances=_read_distances(root / "reports" / "distance.csv"),
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
@@ -92,17 +93,17 @@ def read(root: Path, params: Params) -> Artifacts:
     )
 
 
-def read_run(folder: Path) -> Run:
-    """Read one run's folder; what an untrained run may have left from earlier is not looked at.
+def read_run(runs: Path, name: str) -> Run:
+    """Read one run; what an untrained run may have left from earlier is not looked at.
 
     Raises:
         RecordError: a file is missing or damaged; the message names it.
     """
-    status = Status.read(folder / "state" / "status.json")
+    status = Status.read(layout.status(runs, name))
     if status.status != "trained":
         return Run(status=status)
-    losses = _read_csv(folder / "state" / "loss.csv", lambda row: (int(row["step"]), float(row["loss"])))
-    return Run(status=status, timing=Timing.read(folder / "report" / "timing.json"), losses=tuple(losses))
+    losses = _read_csv(layout.losses(runs, name), lambda row: (int(row["step"]), float(row["loss"])))
+    return Run(status=status, timing=Timing.read(layout.timing(runs, name)), losses=tuple(losses))
 
 
 def _read_distances(path: Path) -> dict[str, list[Distance]]:
