@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from trainparity.parity.causes import CAUSES, Evidence, Finding
+from trainparity.parity.causes import RULES, UNKNOWN, Evidence, Finding, Rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
 from trainparity.records.verdict import PairResult
@@ -12,7 +12,7 @@ from trainparity.records.verdict import PairResult
 
 def explain(result: PairResult, difference: Difference) -> PairResult:
     """Complete a `different` result with its first step and tensor, its cause and the evidence."""
-    found = diagnose(difference)
+    rule, found = diagnose(difference)
     largest = max(result.worst, key=lambda w: w.distance_over_floor, default=None)
     where = f"beyond {difference.margin:g} x the noise floor from step {difference.step} on"
     if difference.first_tensor:
@@ -25,24 +25,29 @@ def explain(result: PairResult, difference: Difference) -> PairResult:
             "first_step": difference.step,
             "first_tensor": difference.first_tensor or None,
             "reason": where if difference.first_tensor else found.why,
-            "cause": found.cause,
+            "cause": rule.cause,
             "explanation": found.why,
-            "advice": found.advice,
+            "advice": found.advice or rule.advice,
             "evidence": _plain({**found.evidence, **measured(difference)}),
         }
     )
 
 
-def diagnose(difference: Difference) -> Finding:
-    """Return the finding of the first test in `CAUSES` that holds; never a guess."""
-    for test in CAUSES:
-        if found := test(difference):
-            return found
-    return Finding(
-        "unknown",
-        "no test proves a cause",
-        "compare the evidence below; trace every step (interval=1) and give `samples=` to see more",
-    )
+def diagnose(difference: Difference) -> tuple[Rule, Finding]:
+    """Return the first rule of `RULES` whose test holds, with what it found; never a guess."""
+    for rule in RULES:
+        if found := rule.test(difference):
+            return rule, found
+    return _NOTHING_PROVED, Finding("no test proves a cause")
+
+
+_NOTHING_PROVED = Rule(
+    UNKNOWN,
+    "backward",
+    proof="none of these",
+    advice="compare the evidence below; trace every step (interval=1) and give `samples=` to see more",
+    test=lambda difference: None,
+)
 
 
 def measured(difference: Difference) -> Evidence:

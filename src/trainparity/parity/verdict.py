@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.before import disagreement
+from trainparity.parity.causes.ranks import disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import INFINITE, KINDS, Judged, distances, multiples, names, norms

@@ -1,37 +1,67 @@
-"""One test for each cause of a difference, on recorded evidence; they are tried in the order of `CAUSES`."""
+"""The registry of causes: rules on recorded evidence, tried in the order of `RULES`.
 
-from collections.abc import Callable
+A new cause is a function with `@rule(...)` in a file of this folder and its line in `RULES`. A test compares the table
+of docs/verdict.md with the registry.
+"""
 
-from trainparity.parity.causes import before, gradient, update
-from trainparity.parity.causes.finding import Cause, Evidence, Finding
-from trainparity.parity.difference import Difference
-
-__all__ = ["CAUSES", "Cause", "Evidence", "Finding"]
-
-CAUSES: tuple[Callable[[Difference], Finding | None], ...] = (
-    # What holds whatever else is off: other ranks, another start, other inputs.
-    before.ranks_disagree,
-    before.weights_not_loaded,
-    before.eval_mode,
-    before.samples,
-    # What is done to the gradient between backward and the update, seen as it happens.
-    gradient.gradients_not_zeroed,
-    gradient.grad_scaler,
-    gradient.clipped_too_early,
-    gradient.clipped_apart,
-    gradient.overflow,
-    gradient.frozen_parameter,
-    # What explains the whole gradient by arithmetic.
-    gradient.scaled,
-    gradient.weighted_otherwise,
-    # What changes the forward pass.
-    gradient.batchnorm_statistics,
-    gradient.randomness,
-    gradient.precision,
-    # The gradient is right and the update is not.
-    update.parameters_not_updated,
-    update.schedule,
-    update.clipping,
-    update.optimizer_state,
-    update.buffers_only,
+from trainparity.parity.causes import (
+    accumulation,
+    batchnorm,
+    buffers,
+    clipping,
+    loss,
+    modes,
+    optimizer,
+    precision,
+    randomness,
+    ranks,
+    rate,
+    samples,
+    scaler,
+    start,
+    unmoved,
 )
+from trainparity.parity.causes.finding import Evidence, Finding, Link, Rule
+
+__all__ = ["IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Link", "Rule", "paragraphs"]
+
+RULES: tuple[Rule, ...] = (
+    # What holds whatever else is off: other ranks, another start, other inputs.
+    ranks.clipped_by_own_norms,
+    ranks.ranks_disagree,
+    start.weights_not_loaded,
+    modes.eval_mode,
+    samples.other_samples,
+    # What is done to the gradient between backward and the update, seen as it happens.
+    accumulation.gradients_not_zeroed,
+    scaler.grad_scaler,
+    clipping.clipped_too_early,
+    clipping.clipped_apart,
+    precision.overflow,
+    unmoved.frozen_parameter,
+    # What explains the whole gradient by arithmetic.
+    loss.scaled,
+    loss.weighted_otherwise,
+    # What changes the forward pass.
+    batchnorm.batchnorm_statistics,
+    randomness.randomness,
+    precision.other_format,
+    # The gradient is right and the update is not.
+    unmoved.parameters_not_updated,
+    rate.learning_rate,
+    rate.schedule,
+    clipping.clipped_otherwise,
+    optimizer.optimizer_state,
+    buffers.buffers_only,
+)
+
+UNKNOWN = "unknown"
+"""The cause of a difference that no rule proves."""
+
+IDENTIFIERS: tuple[str, ...] = tuple(dict.fromkeys(rule.cause for rule in RULES))
+"""The causes that can be named, besides `unknown`."""
+
+
+def paragraphs() -> dict[str, str]:
+    """Return what proves each cause, by identifier: the table of docs/verdict.md."""
+    return {cause: "; or ".join(rule.proof for rule in RULES if rule.cause == cause) for cause in IDENTIFIERS}

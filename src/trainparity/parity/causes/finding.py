@@ -1,28 +1,15 @@
-"""What a test for a cause returns."""
+"""What a rule for a cause is, and what it finds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-Cause = Literal[
-    "loss-normalisation",
-    "learning-rate",
-    "samples",
-    "batchnorm-statistics",
-    "buffers-only",
-    "ranks-disagree",
-    "gradients-not-zeroed",
-    "clipping",
-    "grad-scaler",
-    "randomness",
-    "precision",
-    "optimizer-state",
-    "weights-not-loaded",
-    "frozen-parameter",
-    "parameters-not-updated",
-    "schedule",
-    "eval-mode",
-    "unknown",
+from trainparity.parity.difference import Difference
+
+Link = Literal[
+    "start", "inputs", "forward", "loss", "backward", "accumulation", "reduction", "clipping", "update", "buffers"
 ]
+"""A link of the chain that makes an optimizer step, in its order."""
 
 Evidence = dict[str, float | int | str | bool | list[float] | list[str]]
 
@@ -31,16 +18,43 @@ Evidence = dict[str, float | int | str | bool | list[float] | list[str]]
 class Finding:
     """A cause that the evidence proves."""
 
-    cause: Cause
     why: str
     """What is wrong, in one sentence."""
-    advice: str
-    """What to change, in one sentence."""
     evidence: Evidence = field(default_factory=dict)
     """The numbers that prove it."""
+    advice: str = ""
+    """What to change, in one sentence, where the rule's own advice is too general."""
+
+
+Test = Callable[[Difference], Finding | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An entry of the registry: a cause, and one way to prove it. Several rules may prove one cause."""
+
+    cause: str
+    """The identifier that a verdict names, such as `loss-normalisation`."""
+    link: Link
+    """Where on the chain the cause lies."""
+    proof: str
+    """What proves it: the cause's paragraph in docs/verdict.md, joined with those of its other rules."""
+    advice: str
+    """What to change, in one sentence."""
+    test: Test
+
+
+def rule(cause: str, link: Link, *, proof: str, advice: str) -> Callable[[Test], Rule]:
+    """Make a test the rule of a cause."""
+    return lambda test: Rule(cause, link, proof, advice, test)
 
 
 def some(names: list[str], most: int = 3) -> str:
     """Name a few of many."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def listed(values: list[float]) -> str:
+    """Write numbers with three digits each."""
+    return ", ".join(f"{value:.3g}" for value in values)

@@ -1,0 +1,75 @@
+"""Faults between backward and the update: accumulation, clipping, the loss scale."""
+
+import torch
+from torch import nn
+
+from trainparity.controls.catalogue.right import Accumulated, Scaled
+from trainparity.controls.loop import LIMIT, Fsdp, Loop
+
+
+class NeverZeroed(Loop):
+    """zero_grad forgotten."""
+
+    def zero_grad(self, step: int) -> None:
+        """Forget it."""
+
+
+class ZeroedTooEarly(Accumulated):
+    """zero_grad before every micro-batch."""
+
+    def after_backward(self, number: int, count: int) -> None:
+        if number < count - 1:
+            self.optimizer.zero_grad()
+
+
+class ClippedEachMicroBatch(Accumulated):
+    """Clipping inside the accumulation loop."""
+
+    def after_backward(self, number: int, count: int) -> None:
+        self.clip()
+
+    def reduce(self) -> None:
+        self.clip_norm = None
+
+    def zero_grad(self, step: int) -> None:
+        super().zero_grad(step)
+        self.clip_norm = LIMIT
+
+
+class NotClipped(Loop):
+    """Clipping forgotten."""
+
+    clip_norm = None
+
+
+class OtherLimit(Loop):
+    """Clipping at another norm."""
+
+    clip_norm = LIMIT / 2
+
+
+class LocalNorms(Fsdp):
+    """Each rank clips its shards by their own norm."""
+
+    def clip(self) -> None:
+        local = [parameter.grad.to_local() for parameter in self.plain.parameters() if parameter.grad is not None]  # type: ignore[attr-defined]
+        norm = torch.linalg.vector_norm(torch.stack([part.norm() for part in local]))
+        for part in local:
+            part.mul_((LIMIT / (norm + 1e-6)).clamp(max=1.0))
+
+
+class ClippedWhileScaled(Scaled):
+    """Clipping before unscale_."""
+
+    def clip(self) -> None:
+        nn.utils.clip_grad_norm_(self.plain.parameters(), LIMIT)
+
+
+class NotUnscaled(Scaled):
+    """optimizer.step() instead of scaler.step(optimizer)."""
+
+    def clip(self) -> None:
+        """Leave the scale in."""
+
+    def update(self) -> None:
+        self.optimizer.step()

@@ -1,0 +1,41 @@
+"""Faults of the loss's division."""
+
+import torch.distributed as dist
+from torch import Tensor
+
+from trainparity.controls.catalogue.right import Accumulated, Uneven
+from trainparity.controls.loop import Ddp, Loop
+from trainparity.parity.recording import ranks
+
+
+class Undivided(Accumulated):
+    """Each micro-batch's mean, not divided by their number."""
+
+    def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
+        return self.losses(part).mean()
+
+
+class MeanOfMeans(Uneven):
+    """The mean of the means of uneven micro-batches."""
+
+    def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
+        return self.losses(part).mean() / parts
+
+
+class SummedOverRanks(Loop):
+    """Gradients all-reduced by hand, summed and not averaged."""
+
+    def reduce(self) -> None:
+        for parameter in self.plain.parameters():
+            assert parameter.grad is not None
+            dist.all_reduce(parameter.grad)
+
+
+class UnevenRanks(Ddp):
+    """Each rank's own mean over shards of unequal size, averaged by DDP."""
+
+    def shard(self, batch: Tensor) -> Tensor:
+        return (batch[:11], batch[11:])[ranks.rank()]
+
+    def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
+        return self.losses(part).mean()

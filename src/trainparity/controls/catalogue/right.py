@@ -1,0 +1,108 @@
+"""Right loops: never `different`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.controls.loop import GLOBAL_BATCH, STEPS, Ddp, Fsdp, Loop
+from trainparity.parity.recorder import Recorder, record
+from trainparity.strategies.data_parallel import CpuReplicas
+
+
+class Itself(Loop):
+    """The reference again."""
+
+
+class Accumulated(Loop):
+    """Two micro-batches."""
+
+    accumulation_steps = 2
+
+
+class AccumulatedByFour(Loop):
+    """Four micro-batches."""
+
+    accumulation_steps = 4
+
+
+class Uneven(Loop):
+    """Micro-batches of unequal size, divided by the global count."""
+
+    def micro_batches(self, shard: Tensor) -> Sequence[Tensor]:
+        return shard[:11], shard[11:]
+
+
+class Backwards(Loop):
+    """Samples in another order within each batch."""
+
+    def micro_batches(self, shard: Tensor) -> Sequence[Tensor]:
+        return (shard.flip(0),)
+
+
+class Scaled(Loop):
+    """A loss scale, a power of two, taken away again."""
+
+    def __init__(self, model: str, seed: int) -> None:
+        super().__init__(model, seed)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+
+class Compiled(Loop):
+    """The model compiled."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return cast(nn.Module, torch.compile(model))
+
+
+class Replicas(Loop):
+    """`nn.DataParallel`'s algorithm over two replicas on the CPU."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return CpuReplicas(model, 2)
+
+    def record(self, folder: Path, twin: int) -> Recorder:
+        return record(self.plain, self.optimizer, folder, first=STEPS, twin=twin)
+
+
+class DdpAccumulated(Ddp):
+    """DDP with two micro-batches a rank."""
+
+    accumulation_steps = 2
+
+
+class FsdpAccumulated(Fsdp):
+    """FSDP2 with two micro-batches a rank."""
+
+    accumulation_steps = 2
+
+
+class SameMicroBatches(Loop):
+    """The shards of two ranks, one after the other: what DDP is the same training as, BatchNorm or not."""
+
+    accumulation_steps = 2
+
+    def micro_batches(self, shard: Tensor) -> Sequence[Tensor]:
+        return shard[0::2], shard[1::2]
+
+
+class OddBatch(Loop):
+    """A batch that does not divide among the ranks: what PaddedShards is held against."""
+
+    def global_batch(self, step: int) -> Tensor:
+        return super().global_batch(step)[: GLOBAL_BATCH - 1]
+
+
+class UnevenShards(Ddp):
+    """A batch that does not divide among the ranks, not padded, divided by the global count."""
+
+    def global_batch(self, step: int) -> Tensor:
+        return super().global_batch(step)[: GLOBAL_BATCH - 1]
+
+
+class Unclipped(Loop):
+    """No clipping, meant so: what NotUnscaled is held against."""
+
+    clip_norm = None

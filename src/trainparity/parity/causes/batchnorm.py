@@ -1,0 +1,45 @@
+"""Batch normalisation over another number of samples."""
+
+from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "batchnorm-statistics",
+    "forward",
+    proof="the first activation beyond the floor is a BatchNorm's, and it saw batches of another size",
+    advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
+)
+def batchnorm_statistics(difference: Difference) -> Finding | None:
+    """BatchNorm saw batches of another size, and its output is the first activation that is off."""
+    rows = [rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right)]
+    kinds = difference.left.layout.modules
+    norms = [name for name, kind in kinds.items() if "BatchNorm" in kind]
+    first = difference.first_activation
+    if difference.stage != "gradient" or not norms or rows[0] == rows[1]:
+        return None
+    if first is not None and "BatchNorm" not in kinds.get(first, ""):
+        return None
+    if first is None and not any(name.rpartition(".")[0] in norms for name in difference.beyond["buffer"]):
+        return None
+    return Finding(
+        (
+            f"{first or norms[0]} normalises over {_brief(rows[0])} samples at a time in the reference, "
+            f"over {_brief(rows[1])} in the other run"
+        ),
+        {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
+    )
+
+
+def rows_per_pass(trace: Trace, row: int) -> list[list[int]]:
+    """Return how many samples one normalisation sees: by pass and rank, over all ranks for SyncBatchNorm."""
+    rows = trace.arrays["rank/rows"][row]
+    if any(kind == "SyncBatchNorm" for kind in trace.layout.modules.values()):
+        rows = rows.sum(0, keepdim=True)
+    return sorted([value for value in rank if value] for rank in rows.tolist())
+
+
+def _brief(rows: list[list[int]]) -> str:
+    sizes = sorted({value for rank in rows for value in rank})
+    return " or ".join(str(size) for size in sizes) or "unknown"

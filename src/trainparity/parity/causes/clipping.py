@@ -1,0 +1,79 @@
+"""Clipping too early, by shards, or to another norm."""
+
+import torch
+
+from trainparity.parity.causes.finding import Finding, listed, rule
+from trainparity.parity.difference import Difference, fit
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="clipped before the last backward",
+    advice="clip once, after the last micro-batch's backward",
+)
+def clipped_too_early(difference: Difference) -> Finding | None:
+    """Gradients clipped before the last micro-batch's backward, in one run only."""
+    early = [_clipped_early(trace, difference.row) for trace in (difference.left, difference.right)]
+    if difference.stage is None or early[0] == early[1]:
+        return None
+    calls, passes = difference.numbers("clip/calls"), difference.numbers("clip/backwards")
+    return Finding(
+        f"gradients were clipped {max(calls):g} times, first after micro-batch {max(1, min(p for p in passes if p)):g}",
+        {"clip_calls": list(calls), "backward_passes_before_the_first": list(passes)},
+    )
+
+
+def _clipped_early(trace: Trace, row: int) -> bool:
+    if "clip/calls" not in trace.arrays or not trace.arrays["clip/calls"][row]:
+        return False
+    return int(trace.arrays["clip/backwards"][row]) < int(trace.arrays["rank/backwards"][row].amax())
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="ranks scale their shards by different numbers",
+    advice="clip by the norm of the whole gradient: torch.nn.utils.clip_grad_norm_ on the sharded parameters",
+)
+def clipped_apart(difference: Difference) -> Finding | None:
+    """Shards that each rank scales by its own number after backward: clipped by local norms."""
+    apart = []
+    for trace in (difference.left, difference.right):
+        pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
+        factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
+        kept = [factor for factor, rest in factors if rest < 1e-3]
+        apart.append(kept if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept) else [])
+    if bool(apart[0]) == bool(apart[1]):
+        return None
+    return Finding(
+        f"each rank scales its shard of the gradient by its own number: {listed(max(apart, key=len))}",
+        {"kept_by_rank": max(apart, key=len)},
+    )
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="an equal gradient is kept to another part of its norm",
+    advice="clip once, after accumulation and reduction, by the norm of the whole gradient and with one limit",
+)
+def clipped_otherwise(difference: Difference) -> Finding | None:
+    """Equal gradients before clipping, other ones after."""
+    if difference.stage != "update":
+        return None
+    kept = []
+    for trace in (difference.left, difference.right):
+        before, after = (torch.linalg.vector_norm(trace.arrays[key][difference.row]) for key in _CLIPPED)
+        kept.append(float(after / before) if before > 0 else 1.0)
+    if abs(kept[0] - kept[1]) <= max(1e-5, difference.tolerance) * max(kept):
+        return None
+    limits, calls = difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
+    return Finding(
+        f"the same gradient is clipped to {kept[0]:.4g} of its norm in the reference, {kept[1]:.4g} in the other run",
+        {"kept": kept, "max_norm": list(limits), "clip_calls": list(calls)},
+    )
+
+
+_CLIPPED = ("gradient/norm", "applied/norm")

@@ -1,0 +1,125 @@
+"""A loss that is divided by another number, or weighs its micro-batches otherwise."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.difference import Difference, combine, fit
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "loss-normalisation",
+    "loss",
+    proof="the gradient is the reference's times one number, in every parameter",
+    advice="divide the summed loss once by the number of samples (or tokens) of the whole global batch",
+)
+def scaled(difference: Difference) -> Finding | None:
+    """The whole gradient is the reference's times one number: a missing or another division of the loss."""
+    factor, rest = difference.scale
+    if difference.stage != "gradient" or rest > _tolerance(difference) or abs(factor - 1) <= _tolerance(difference):
+        return None
+    changed = [_changed_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
+    left, right = difference.left, difference.right
+    evidence: Evidence = {
+        "factor": factor,
+        "left_over": rest,
+        "cosine": float((1 - min(rest, 1) ** 2) ** 0.5) * (1 if factor > 0 else -1),
+        "backward_passes": [float(t.arrays["rank/backwards"][difference.row].amax()) for t in (left, right)],
+        "ranks": [float(t.layout.world_size) for t in (left, right)],
+        "scaled_after_backward": changed,
+    }
+    if _unexplained_rescaling(difference, changed):
+        return None
+    return Finding(
+        f"the gradient is {factor:.6g} times the reference's in every parameter{_guess(difference, factor)}", evidence
+    )
+
+
+def _tolerance(difference: Difference) -> float:
+    units = [trace.layout.unit_roundoff for trace in (difference.left, difference.right)]
+    return difference.tolerance if difference.same_precision else max(difference.tolerance, 32 * max(units))
+
+
+def _changed_after_backward(trace: Trace, row: int) -> float:
+    """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
+    micro = trace.arrays["rank/micro"][row]
+    made = micro.sum(1).mean(0) if micro.numel() else torch.zeros(0)
+    total = trace.arrays["rank/total"][row][0]
+    if not made.numel() or not made.abs().sum() or not total.abs().sum():
+        return 0.0
+    factor, rest = fit(made, total)
+    return factor if rest < 1e-3 else 0.0
+
+
+def _unexplained_rescaling(difference: Difference, changed: list[float]) -> bool:
+    """Tell whether code of the loop's own scaled the gradients by a number that no count explains."""
+    ratio = changed[1] / changed[0] if all(changed) else 1.0
+    if abs(ratio - 1) < 1e-3 or max(difference.numbers("scale/value")):
+        return False
+    return not _guess(difference, ratio)
+
+
+def _guess(difference: Difference, factor: float) -> str:
+    """Name the count that a factor is equal to, if there is one."""
+    rows = (difference.left, difference.right)
+    ranks = [trace.layout.world_size for trace in rows]
+    passes = [int(trace.arrays["rank/backwards"][difference.row].amax()) for trace in rows]
+    samples = max(difference.numbers("num_samples"))
+    counts = {
+        "the number of micro-batches": max(passes),
+        "the number of ranks": max(ranks),
+        "ranks times micro-batches": max(ranks) * max(passes),
+        "the number of samples": int(samples),
+        "samples of a micro-batch": int(samples) // max(1, max(passes) * max(ranks)),
+    }
+    for name, count in counts.items():
+        for sign, text in ((1, f": {name}"), (-1, f": one over {name}")):
+            if count > 1 and abs(factor / count**sign - 1) < 1e-2:
+                return text
+    return ""
+
+
+@rule(
+    "loss-normalisation",
+    "loss",
+    proof="both gradients are sums of *the same* micro-batch gradients with other weights (least squares on their "
+    "sketches leaves only rounding): a mean of means",
+    advice="sum the losses of all micro-batches and ranks and divide once by the global count of samples (or tokens)",
+)
+def weighted_otherwise(difference: Difference) -> Finding | None:
+    """Both gradients are sums of the same micro-batch gradients, weighted otherwise: a mean of means.
+
+    The weights come from least squares on the micro-batches' sketches; the reference's gradient must be such a
+    sum but for rounding, which no other fault leaves it.
+    """
+    if difference.stage != "gradient":
+        return None
+    totals = [trace.arrays["rank/total"][difference.row][0] for trace in (difference.left, difference.right)]
+    finer = max(difference.micro(), key=len)  # the run that cut the batch smaller
+    (left, left_over), (right, right_over) = (combine(finer, total) for total in totals)
+    tolerance = max(_tolerance(difference), 1e-5)
+    if len(finer) < 2 or left_over > tolerance or right_over > tolerance:
+        return None
+    ratio = _ratios(left, right)
+    if ratio is None or float(ratio.amax() - ratio.amin()) <= tolerance:
+        return None
+    return Finding(
+        (
+            f"micro-batches weigh {float(ratio.amin()):.3g} to {float(ratio.amax()):.3g} times what they weigh in the "
+            "reference: a mean of means over micro-batches of unequal size"
+        ),
+        {
+            "weights_of_the_reference": left.tolist(),
+            "weights_of_the_other": right.tolist(),
+            "left_over": max(left_over, right_over),
+        },
+    )
+
+
+def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
+    """Return right / left; None if a micro-batch is missing from either sum, which is no matter of weights."""
+    smallest = 1e-4 * max(float(left.abs().amax()), float(right.abs().amax()))
+    if float(left.abs().amin()) < smallest or float(right.abs().amin()) < smallest:
+        return None
+    return right / left

@@ -1,0 +1,43 @@
+"""Other number formats."""
+
+from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.difference import Difference
+
+
+@rule(
+    "precision",
+    "backward",
+    proof="gradients overflow in one run only",
+    advice="use bf16, or let the loss scale come down before the runs are compared",
+)
+def overflow(difference: Difference) -> Finding | None:
+    """Gradients that are not finite in one run only."""
+    finite = [bool(norms.isfinite().all()) for norms in difference.norms("gradient")]
+    if finite[0] == finite[1]:
+        return None
+    scale = difference.numbers("scale/value")
+    return Finding(
+        (
+            f"gradients overflowed at step {difference.step} in one run only"
+            + (", and the loss scaler skipped the step" if max(scale) else "")
+        ),
+        {"finite": [float(f) for f in finite], "loss_scale": list(scale)},
+    )
+
+
+@rule(
+    "precision",
+    "forward",
+    proof="the formats differ and the distance is what the coarser one rounds",
+    advice="compare runs of one precision, and judge a change of precision by whole runs over seeds",
+)
+def other_format(difference: Difference) -> Finding | None:
+    """The runs compute in other number formats, and are apart by no more than the coarser one rounds."""
+    left, right = difference.left.layout, difference.right.layout
+    unit = max(left.unit_roundoff, right.unit_roundoff)
+    if difference.stage != "gradient" or difference.same_precision or difference.distance("gradient") > 128 * unit:
+        return None
+    return Finding(
+        f"{left.precision} against {right.precision}: apart by {difference.distance('gradient'):.2g}, as that rounds",
+        {"unit_roundoff": [left.unit_roundoff, right.unit_roundoff], "distance": difference.distance("gradient")},
+    )

@@ -1,0 +1,48 @@
+"""Random numbers drawn in the forward pass."""
+
+from trainparity.parity.causes.batchnorm import rows_per_pass
+from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.difference import Difference
+
+
+@rule(
+    "randomness",
+    "forward",
+    proof="the forward pass drew random numbers, from another state or for other micro-batches; or the same samples "
+    "reach the model with other values",
+    advice="turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
+)
+def randomness(difference: Difference) -> Finding | None:
+    """The forward pass drew random numbers, and other ones: dropout, noise, augmentation."""
+    drew, states = difference.pair("rank/drew"), difference.pair("rank/random_state")
+    first = difference.first_activation
+    if difference.stage != "gradient" or drew is None or states is None or first is None:
+        return None
+    rows = [rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right)]
+    evidence: Evidence = {
+        "first_activation": first,
+        "passes_that_drew": [float(d.sum()) for d in drew],
+        "samples_of_each_pass": [str(r) for r in rows],
+    }
+    if any(d.any() for d in drew):
+        same_state = int(states[0][0]) == int(states[1][0])
+        if same_state and rows[0] == rows[1] and bool(drew[0].any()) == bool(drew[1].any()):
+            return None  # equal masks: something else is off
+        evidence["same_generator_state"] = same_state
+        evidence["ranks_share_a_state"] = bool(len(states[1]) > 1 and (states[1] == states[1][0]).all())
+        shared = evidence["ranks_share_a_state"]
+        what = "all ranks draw the same random numbers" if shared else "the forward pass draws other random numbers"
+        advice = "seed each rank apart, and " if shared else ""
+        return Finding(
+            f"{what}; the first output that differs is {first}'s",
+            evidence,
+            advice=f"{advice}turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
+        )
+    identified = all(t.layout.settings.get("samples") == "identity" for t in (difference.left, difference.right))
+    if first == "(input)" and identified:
+        return Finding(
+            "the same samples reach the model with other values: augmentation or noise was drawn otherwise",
+            evidence,
+            advice="draw noise and augmentation as a function of seed, epoch and sample",
+        )
+    return None

@@ -1,0 +1,81 @@
+"""Ranks that do not hold the same parameters."""
+
+from collections.abc import Iterator
+
+import torch
+
+from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="ranks hold equal gradients and clip them by different norms",
+    advice="clip by the norm of the whole gradient, the same on every rank",
+)
+def clipped_by_own_norms(difference: Difference) -> Finding | None:
+    """Ranks part at clipping: their gradients are equal, the norms that they clip by are not."""
+    for side, trace, row in _disagreements(difference):
+        norms = trace.arrays["rank/clip_norm"][row]
+        if _gradients_agree(trace, row) and not torch.allclose(norms, norms[0].expand_as(norms), equal_nan=True):
+            return Finding(
+                f"{side} ranks hold equal gradients but clip them by different norms",
+                _evidence(side, trace, row) | {"norms_by_rank": norms.tolist()},
+            )
+    return None
+
+
+@rule(
+    "ranks-disagree",
+    "reduction",
+    proof="ranks' hashes of the weights differ after the step; whether their gradients did, and what was missing where",
+    advice="call the wrapper that averages gradients (not the module inside), and let the last micro-batch's backward "
+    "run outside no_sync",
+)
+def ranks_disagree(difference: Difference) -> Finding | None:
+    """Each rank's hash of its gradients (after reduction) and weights: missing or partial all-reduce."""
+    for side, trace, row in _disagreements(difference):
+        evidence = _evidence(side, trace, row)
+        missing = trace.arrays["rank/missing"][row]
+        partial = (missing.any(0) & ~missing.all(0)).nonzero().flatten().tolist()
+        if partial:
+            names = list(trace.layout.parameters)
+            evidence["on_some_ranks_only"] = [names[index] for index in partial]
+            what = f"{some([names[index] for index in partial])} got a gradient on some ranks only"
+        elif evidence["gradients_agree"]:
+            what = "gradients agree, weights do not: the ranks started or stepped apart"
+        else:
+            what = "gradients are not all-reduced, or only some of them"
+        return Finding(f"{side} ranks hold different parameters after step {trace.layout.steps[row]}: {what}", evidence)
+    return None
+
+
+def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
+    """Yield the runs whose ranks disagree at the step or before, with the first such row."""
+    for side, trace in (("the reference's", difference.left), ("the other run's", difference.right)):
+        row = disagreement(trace)
+        if row is not None and row <= difference.row:
+            yield side, trace, row
+
+
+def _gradients_agree(trace: Trace, row: int) -> bool:
+    gradients = trace.arrays["rank/gradient"][row]
+    return bool((gradients == gradients[0]).all())
+
+
+def _evidence(side: str, trace: Trace, row: int) -> Evidence:
+    return {
+        "run": side.removesuffix("'s"),
+        "step": trace.layout.steps[row],
+        "gradients_agree": _gradients_agree(trace, row),
+        "backward_passes_by_rank": trace.arrays["rank/backwards"][row].double().tolist(),
+    }
+
+
+def disagreement(trace: Trace) -> int | None:
+    """Return the first traced row after which a run's ranks did not hold the same parameters."""
+    digests = trace.arrays["rank/weight"]
+    bad = (digests != digests[:, :1]).any(1).nonzero()
+    return int(bad[0]) if len(bad) else None

@@ -1,0 +1,71 @@
+"""Another learning rate."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.difference import Difference
+
+
+@rule(
+    "learning-rate",
+    "update",
+    proof="gradients agree and the learning rate is the reference's times one factor from the first step on",
+    advice="give both runs one learning rate: with an equal global batch there is nothing to scale",
+)
+def learning_rate(difference: Difference) -> Finding | None:
+    """The learning rate is off by one factor over the whole run."""
+    if not _differs(difference):
+        return None
+    left, right = _rates(difference)
+    ratios = right / left
+    if difference.row or not close(ratios, ratios[:1].expand_as(ratios)):
+        return None
+    return Finding(
+        f"the learning rate is {float(ratios[0]):.6g} times the reference's",
+        {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
+    )
+
+
+@rule(
+    "schedule",
+    "update",
+    proof="gradients agree and the learning rate does not, by a factor that changes over time (and how many times as "
+    "fast it runs)",
+    advice="step the scheduler once in each optimizer step",
+)
+def schedule(difference: Difference) -> Finding | None:
+    """The learning rate runs otherwise over time."""
+    if not _differs(difference):
+        return None
+    left, right = _rates(difference)
+    speed = _speed(left, right)
+    stepped = f": it moves {speed} times as fast, as if stepped once per rank or micro-batch" if speed else ""
+    return Finding(
+        f"the learning rate runs otherwise from step {difference.step} on{stepped}",
+        {"reference": left.tolist()[:20], "other": right.tolist()[:20], "speed": speed or 0},
+    )
+
+
+def _differs(difference: Difference) -> bool:
+    rates = difference.pair("setting/lr")
+    return difference.stage == "update" and rates is not None and not close(*rates)
+
+
+def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
+    """Return the largest learning rate of each traced step of both runs: float64 [T]."""
+    return difference.left.arrays["setting/lr"].amax(1), difference.right.arrays["setting/lr"].amax(1)
+
+
+def _speed(left: Tensor, right: Tensor) -> int | None:
+    """Return k if the other run's schedule is the reference's, k steps at a time."""
+    for k in range(2, min(16, len(left) - 1) + 1):
+        ahead = left[::k]
+        if len(ahead) > 1 and close(right[: len(ahead)], ahead):
+            return k
+    return None
+
+
+def close(left: Tensor, right: Tensor) -> bool:
+    """Tell whether two arrays of options are equal but for the rounding of a schedule's arithmetic."""
+    return left.shape == right.shape and torch.allclose(left, right, rtol=1e-6, atol=0.0)

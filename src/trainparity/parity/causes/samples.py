@@ -1,0 +1,73 @@
+"""Other samples, or another number of them."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "samples",
+    "inputs",
+    proof="the multiset of samples differs: left out, twice, replaced, or the same over the run in another order",
+    advice="shard each global batch, seed the sampler",
+)
+def other_samples(difference: Difference) -> Finding | None:
+    """Other samples, more or fewer of them, or some of them twice."""
+    hashes, counts = difference.pair("samples"), difference.pair("num_samples")
+    if difference.stage != "gradient" or hashes is None or counts is None:
+        return None
+    if not all(counts) or torch.equal(*hashes):
+        return None
+    if not _identified(difference):
+        return None
+    ours, theirs = (_identities(trace, difference.row) for trace in (difference.left, difference.right))
+    missing, extra = _without(ours, theirs), _without(theirs, ours)
+    twice = len(theirs) - len(set(theirs))
+    evidence: Evidence = {
+        "samples": [float(count) for count in counts],
+        "missing": len(missing),
+        "extra": len(extra),
+        "duplicates": twice,
+        "identified_by": str(difference.right.layout.settings.get("samples", "content")),
+    }
+    if _same_over_the_run(difference):
+        what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
+    elif twice and not len(ours) - len(set(ours)):
+        what, advice = (
+            f"{twice} samples come twice",
+            "stop the sampler from padding uneven shards with repeated samples",
+        )
+    elif not extra:
+        what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
+    else:
+        what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
+    return Finding(f"at step {difference.step} {what}", evidence, advice=advice)
+
+
+def _identified(difference: Difference) -> bool:
+    """Tell whether samples that differ are other samples: known by contents alone, they may be the same, augmented."""
+    traces = difference.left, difference.right
+    if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
+        return True
+    ours, theirs = ({int(i) for i in trace.arrays["sample_ids"].flatten().tolist() if i} for trace in traces)
+    return bool(ours & theirs)
+
+
+def _identities(trace: Trace, row: int) -> list[int]:
+    ids: Tensor = trace.arrays["sample_ids"][row]
+    return [int(value) for value in ids.tolist() if value]
+
+
+def _without(left: list[int], right: list[int]) -> list[int]:
+    return list((Counter(left) - Counter(right)).elements())
+
+
+def _same_over_the_run(difference: Difference) -> bool:
+    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in (difference.left, difference.right))
+    ours, theirs = ours[ours != 0], theirs[theirs != 0]
+    return torch.equal(ours, theirs)

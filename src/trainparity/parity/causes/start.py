@@ -1,0 +1,37 @@
+"""Weights that the step starts from."""
+
+from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
+
+
+@rule(
+    "weights-not-loaded",
+    "start",
+    proof="the step starts from other weights, though the step before ended with equal ones; or a parameter is tied "
+    "in one run only",
+    advice="load the same checkpoint (or seed) into every parameter and tie the same ones before training",
+)
+def weights_not_loaded(difference: Difference) -> Finding | None:
+    """The weights that the step starts from are other weights, though the step before ended with equal ones."""
+    left, right = difference.left, difference.right
+    names = [name for name in difference.beyond["start"] if name != ALL]
+    untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
+    if not names and not untied:
+        return None
+    row, steps = difference.row, left.layout.steps
+    if row > 0 and not untied and steps[row] - steps[row - 1] > 1:
+        return None  # they drifted apart in steps that were not traced
+    total = len(left.layout.parameters)
+    evidence: Evidence = {
+        "parameters": names,
+        "distance": difference.distance("start"),
+        "of_all_parameters": len(names) / total,
+    }
+    if untied:
+        evidence["tied_in_one_run_only"] = sorted(untied)
+        what = f"{some(sorted(untied))} is tied in one run only"
+    else:
+        what = f"{some(names)} start from other values"
+    when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"
+    return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
