@@ -11,8 +11,8 @@ from trainparity.stage import exit_code
 def main() -> None:
     settings = params.load(Path("params.yaml"))
     report = compare_pairs(settings, Path("runs"), Path("reports"))
-    for pair in report.pairs:
-        print(f"{pair.name}: {pair.verdict}" + (f": {pair.reason}" if pair.reason else ""))
+    for name, pair in report.pairs.items():
+        print(f"{name}: {pair.verdict}" + (f": {pair.reason}" if pair.reason else ""))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from trainparity.records.claims import ClaimResult
 from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.evaluation import Evaluation
 from trainparity.records.timing import Memory
-from trainparity.records.verdict import PairResult, ParityReport
+from trainparity.records.verdict import ParityReport, Verdict
 from trainparity.validation import ParamsError
 
 HERE = Path("claims.yaml")
@@ -51,8 +51,8 @@ class Tree:
         self.run("reference-double", 16.0)
         self.run("compiled", 5.0, compile_s=2.0, graphs=3, graph_breaks=1, break_places=["model.py:3 in forward: why"])
         self.judge(
-            PairResult(name="compiled", left="reference", right="compiled", verdict="equivalent"),
-            PairResult(name="dp", left="reference", right="dp", verdict="different", cause="batchnorm-statistics"),
+            compiled=tree.pair("compiled"),
+            dp=tree.pair("dp", "different", cause="batchnorm-statistics"),
         )
         self.untrained("gpu", "skipped", reason="no CUDA GPU")
 
@@ -65,8 +65,8 @@ class Tree:
         found = tree.status(name, status=status, device=None, loss=None, **facts)
         found.write(layout.status(self.runs, name))
 
-    def judge(self, *pairs: PairResult) -> None:
-        ParityReport(margin=16, pairs=list(pairs)).write(self.root / "reports/parity.json")
+    def judge(self, **pairs: Verdict) -> None:
+        ParityReport(margin=16, pairs=pairs).write(self.root / "reports/parity.json")
 
     def claim(self, measure: dict[str, Any], **claim: Any) -> ClaimResult:
         content = {"X": {"statement": "s", "published": "p", "measure": measure} | claim}

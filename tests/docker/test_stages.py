@@ -52,7 +52,7 @@ def test_the_pipeline_holds_host_and_container_against_each_other(own_project: P
     done = own_project.dvc("repro", "compare")
     assert done.returncode == 0, done.stdout + done.stderr
     pairs = json.loads((own_project.folder / "reports/parity.json").read_text())["pairs"]
-    [pair] = [pair for pair in pairs if pair["name"] == "host-container"]
+    pair = pairs["host-container"]
     assert pair["verdict"] == "bitwise", pair
 
 

@@ -51,7 +51,7 @@ def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
         assert result.measured or result.reason, result
         assert f"{result.name}:" in done.stdout
     pairs = ParityReport.read(folder / "reports/parity.json").pairs
-    assert {pair.verdict for pair in pairs} <= {"bitwise", "equivalent", "different", "skipped"}, pairs
+    assert {pair.verdict for pair in pairs.values()} <= {"bitwise", "equivalent", "different", "skipped"}, pairs
     assert (folder / "reports/index.html").read_text().count("<tr") > len(report.results)
 
 

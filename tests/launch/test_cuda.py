@@ -29,5 +29,5 @@ def test_the_default_configurations_are_the_same_training_on_a_gpu(
         assert (status.status, status.device) == ("trained", "cuda"), (name, status.reason)
     kept = {name: pair for name, pair in settings.pairs.items() if {pair.left, pair.right} <= {"reference", *ON_A_GPU}}
     report = compare_pairs(settings.model_copy(update={"pairs": kept}), runs, Path("reports"))
-    verdicts = {pair.name: pair.verdict for pair in report.pairs}
+    verdicts = {name: pair.verdict for name, pair in report.pairs.items()}
     assert set(verdicts.values()) <= {"bitwise", "equivalent"}, verdicts

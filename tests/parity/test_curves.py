@@ -4,8 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainparity.parity.curves import judge_curves, read_curve
-from trainparity.records.base import RecordError
+from tests.support.report_tree import status
+from trainparity.parity.curves import judge_curves, judge_runs, read_curve
+from trainparity.records.base import RecordError, write_csv
 
 
 def curves(seeds: range, shift: float = 0.0, late: float = 0.0) -> list[list[float]]:
@@ -67,3 +68,23 @@ def test_curves_are_read_from_the_pipeline_and_from_a_recorder(tmp_path: Path) -
     (tmp_path / "curve.csv").write_text("step,name,value\n0,loss,1\n")
     with pytest.raises(RecordError, match="1 losses; a curve needs at least 10"):
         read_curve(tmp_path)
+
+
+def runs(root: Path, name: str, seeds: int = 4) -> list[Path]:
+    folders = [root / f"{name}-{seed}" for seed in range(seeds)]
+    for folder, losses in zip(folders, curves(range(seeds)), strict=True):
+        status(folder.name).write(folder / "status.json")
+        write_csv(folder / "loss.csv", ("step", "loss"), enumerate(losses))
+    return folders
+
+
+def test_a_seed_that_crashed_fails_the_pair_of_recipes_and_nothing_else(tmp_path: Path) -> None:
+    left, right = runs(tmp_path, "fp32"), runs(tmp_path, "bf16")
+    assert judge_runs(left, right).verdict == "consistent"
+    status("bf16-2", status="failed", reason="killed").write(right[2] / "status.json")
+    found = judge_runs(left, right)
+    assert (found.verdict, found.exit_code) == ("failed", 2)
+    assert "bf16-2 was failed: killed" in found.sentence
+    (left[0] / "loss.csv").unlink()
+    status("bf16-2").write(right[2] / "status.json")
+    assert judge_runs(left, right).verdict == "cannot judge"

@@ -16,6 +16,7 @@ from trainparity.params import load
 from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.timing import Memory
+from trainparity.records.verdict import Verdict
 from trainparity.report import artifacts, summary
 from trainparity.report.schema import RunSummary, Summary
 
@@ -24,8 +25,8 @@ def build(root: Path) -> Summary:
     return summary.build(artifacts.read(root, load(root / "params.yaml")))
 
 
-def replace_pair(root: Path, name: str, *others: object) -> None:
-    write_parity(root, [p for p in pairs() if p.name != name] + list(others))  # type: ignore[arg-type]
+def replace_pair(root: Path, name: str, **others: Verdict) -> None:
+    write_parity(root, {n: pair for n, pair in pairs().items() if n != name} | others)
 
 
 def withheld(run: RunSummary) -> str:
@@ -78,13 +79,13 @@ def test_no_pair_no_speedup(root: Path) -> None:
 
 
 def test_a_pair_that_was_not_judged_gives_no_speedup(root: Path) -> None:
-    replace_pair(root, "ddp", pair("ddp", "skipped", reason="no trace"))
+    replace_pair(root, "ddp", ddp=pair("ddp", "skipped", reason="no trace"))
     assert "verdict skipped" in withheld(build(root).configurations["ddp"])
 
 
 def test_the_verdict_comes_from_the_pair_with_the_own_reference(root: Path) -> None:
-    wrong_precision = pair("ddp", "different", left="reference-bf16", name="other")
-    replace_pair(root, "ddp", wrong_precision, pair("ddp", left="reference-fp32"))
+    wrong_precision = pair("ddp", "different", left="reference-bf16")
+    replace_pair(root, "ddp", other=wrong_precision, ddp=pair("ddp", left="reference-fp32"))
     assert build(root).configurations["ddp"].verdict == "equivalent"
 
 

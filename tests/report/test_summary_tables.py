@@ -16,7 +16,7 @@ def test_parity_has_a_row_per_pair(built: Summary) -> None:
     found = {row["pair"]: row for row in rows(tables.parity(built))}
     assert list(found) == list(built.pairs)
     assert found["lr-doubled"]["verdict"] == "different"
-    assert found["lr-doubled"]["first_step"] == "0"
+    assert found["lr-doubled"]["step"] == "0"
     assert found["ddp-gradaccum"]["left"] == "ddp"
     assert found["mps"]["distance_over_floor"] == ""
 

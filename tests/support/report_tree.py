@@ -11,7 +11,7 @@ from trainparity.records import layout
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Memory, Timing
-from trainparity.records.verdict import PairResult, ParityReport, Worst
+from trainparity.records.verdict import ParityReport, Verdict, Worst
 
 PARAMS = """\
 parallel: ddp
@@ -106,9 +106,9 @@ def timing(run: str, median: float, **changes: Any) -> Timing:
     return Timing(**fields | changes)
 
 
-def pair(right: str, verdict: str = "equivalent", left: str = "reference", **changes: Any) -> PairResult:
+def pair(right: str, verdict: str = "equivalent", left: str = "reference", **changes: Any) -> Verdict:
     """Return a verdict with its worst distances."""
-    fields: dict[str, Any] = {"name": right, "left": left, "right": right, "verdict": verdict}
+    fields: dict[str, Any] = {"left": left, "right": right, "verdict": verdict, "margin": MARGIN}
     if verdict in ("bitwise", "equivalent", "different"):
         distance = {"bitwise": 0.0, "equivalent": 1.8e-7, "different": 0.04}[verdict]
         fields["distance_over_floor"] = distance / 2e-7
@@ -123,7 +123,7 @@ def pair(right: str, verdict: str = "equivalent", left: str = "reference", **cha
             )
             for kind in ("gradient", "update", "weight")
         ]
-    return PairResult(**fields | changes)
+    return Verdict(**fields | changes)
 
 
 def runs() -> list[tuple[Status, Timing | None]]:
@@ -163,19 +163,19 @@ def runs() -> list[tuple[Status, Timing | None]]:
     ]
 
 
-def pairs() -> list[PairResult]:
+def pairs() -> dict[str, Verdict]:
     """Return the verdicts of PARAMS."""
-    return [
+    judged = [
         pair("cpu", "bitwise"),
         pair("mps", "skipped", reason="mps was skipped"),
         pair("dp"),
         pair("ddp"),
         pair("gradaccum"),
         pair("compiled"),
-        pair("lr-doubled", "different", first_step=0, first_tensor="head.weight"),
+        pair("lr-doubled", "different", step=0, tensor="head.weight"),
         pair("broken", "failed", reason="broken failed"),
-        pair("gradaccum", left="ddp", name="ddp-gradaccum"),
     ]
+    return {verdict.right: verdict for verdict in judged} | {"ddp-gradaccum": pair("gradaccum", left="ddp")}
 
 
 def known_answer(**changes: Any) -> KnownAnswer:
@@ -212,17 +212,17 @@ def write_run(root: Path, run_status: Status, run_timing: Timing | None) -> None
         _write_csv(layout.losses(runs, run_status.run), ("step", "loss"), rows)
 
 
-def write_parity(root: Path, results: list[PairResult]) -> None:
+def write_parity(root: Path, results: dict[str, Verdict]) -> None:
     """Write the compare stage's outputs."""
     ParityReport(margin=MARGIN, pairs=results).write(root / "reports" / "parity.json")
     rows = []
-    for result in results:
+    for name, result in results.items():
         for index, kind in enumerate(("gradient", "update", "weight") if result.worst else ()):
             for step in range(STEPS):
                 floor = 3e-9 * (1 + step) * 4**index
                 scale = result.distance_over_floor or 0.0
                 wave = 0.7 + 0.3 * math.sin(step + index)
-                rows.append((result.name, step, kind, floor * scale * wave, floor))
+                rows.append((name, step, kind, floor * scale * wave, floor))
     _write_csv(root / "reports" / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
 
 

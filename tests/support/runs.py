@@ -15,7 +15,7 @@ from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge
 from trainparity.records.run import Status
-from trainparity.records.verdict import PairResult
+from trainparity.records.verdict import Verdict
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
@@ -123,5 +123,5 @@ class Reference:
         merged = {**self.settings, **changes, "settings": settings}
         return spec(self.folder, self.dataset, name, reference=self.spec.work / "state", **merged)
 
-    def judge(self, run: Run, margin: float = 16.0) -> PairResult:
-        return judge("pair", self.run, run, self.floor, margin)
+    def judge(self, run: Run, margin: float = 16.0) -> Verdict:
+        return judge(self.run, run, self.floor, margin)

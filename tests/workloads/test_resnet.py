@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.support.images import accuracy_after, digits, images, num_parameters
 from tests.support.runs import Reference, configuration, prepared, train
-from trainparity.records.verdict import PairResult
+from trainparity.records.verdict import Verdict
 from trainparity.workloads import SampleRandomness, load
 from trainparity.workloads.resnet import crop_and_flip
 
@@ -114,7 +114,7 @@ def test_it_learns_the_digits(tmp_path: Path) -> None:
     assert accuracy_after(load("resnet", {"width": 8}), digits(tmp_path), steps=60) > 0.5
 
 
-def judged(folder: Path, norm: str) -> PairResult:
+def judged(folder: Path, norm: str) -> Verdict:
     """Hold two micro-batches against the whole batch."""
     options = {"width": 8, "norm": norm}
     reference = Reference(folder, prepared(folder), workload="resnet", options=options, steps=3)

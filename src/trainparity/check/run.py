@@ -9,14 +9,14 @@ from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Configuration, Params, Precision, reference_name
 from trainparity.parity.compare import load_run, load_twins
-from trainparity.parity.curves import judge_curves, read_curve
+from trainparity.parity.curves import judge_runs
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.verdict import Run, judge
 from trainparity.records import layout
-from trainparity.records.base import RecordError
-from trainparity.records.check import CheckReport, CheckResult
+from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
-from trainparity.records.verdict import SAME_TRAINING, PairResult
+from trainparity.records.run import Status
+from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
 
 Progress = Callable[[str], None]
 
@@ -34,15 +34,15 @@ def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int
         float64: Whether a difference is judged again in float64.
     """
     checker.prepare()
-    results = []
+    results = {}
     for name, configuration in chosen.items():
         result = checker.judge(name, configuration)
         if result.verdict == "different":
             result = checker.confirm(name, configuration, result, float64=float64)
-        curves = None
         if configuration.precision != "fp32" and seeds and result.verdict in SAME_TRAINING:
             curves = checker.learns_alike(configuration.precision, seeds)
-        results.append(CheckResult(pair=result, curves=curves))
+            result = result.model_copy(update={"curves": curves})
+        results[name] = result
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
 
 
@@ -87,13 +87,13 @@ class Checker:
         reference = load_run(state)
         return reference, NoiseFloor(reference.trace, load_twins(state)) if reference.trace else None
 
-    def judge(self, name: str, configuration: Configuration) -> PairResult:
+    def judge(self, name: str, configuration: Configuration) -> Verdict:
         """Train a configuration and judge it against the reference of its precision."""
         run = self.run(name, configuration)
         reference, floor = self.floor(configuration.precision)
-        return judge(name, reference, run, floor, self.params.parity.margin)
+        return judge(reference, run, floor, self.params.parity.margin)
 
-    def confirm(self, name: str, configuration: Configuration, result: PairResult, *, float64: bool) -> PairResult:
+    def confirm(self, name: str, configuration: Configuration, result: Verdict, *, float64: bool) -> Verdict:
         """Look at a difference again, with the factor fixed that is said to cause it."""
         if float64 and configuration.precision == "fp32":
             result = self.second_opinion(name, configuration, result)
@@ -103,10 +103,10 @@ class Checker:
             result = self.recut(name, configuration, result)
         return result
 
-    def second_opinion(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+    def second_opinion(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
         again = self.judge(f"{name}-fp64", configuration.model_copy(update={"precision": "fp64"}))
-        if again.verdict in ("skipped", "failed"):
+        if again.verdict not in JUDGED:
             return _confirmed(result, f"float64 gave no second opinion: {again.reason}")
         before, after = (max((w.distance for w in r.worst), default=0.0) for r in (result, again))
         text = f"in float64 the largest distance is {after:.2g}, after {before:.2g}"
@@ -121,7 +121,7 @@ class Checker:
         }
         return _confirmed(result.model_copy(update=rounding), f"{text}: it was rounding")
 
-    def recut(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+    def recut(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm a cause that comes from cutting the batch: one process with the candidate's micro-batches."""
         same = Configuration(
             strategy="single",
@@ -130,11 +130,11 @@ class Checker:
             accumulation_steps=configuration.num_shards,
         )
         left, right = self.run(f"{name}-recut", same), load_run(layout.state(self.runs, name))
-        again = judge(name, left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
+        again = judge(left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
         alike = "the weights are equivalent" if again.weights in SAME_TRAINING else "they differ as well"
         return _confirmed(result, f"against one process with the same micro-batches {alike}")
 
-    def without_dropout(self, name: str, configuration: Configuration, result: PairResult) -> PairResult:
+    def without_dropout(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm that dropout is the cause: both again without."""
         train = self.params.train.model_copy(update={"dropout": False})
         checker = replace(
@@ -145,23 +145,22 @@ class Checker:
 
     def learns_alike(self, precision: Precision, seeds: int) -> CurveResult:
         """Judge a precision against fp32 by the learning curves of their references over seeds."""
-        curves: dict[Precision, list[list[float]]] = {"fp32": [], precision: []}
+        folders: dict[Precision, list[Path]] = {"fp32": [], precision: []}
         for seed in range(seeds):
             train = self.params.train.model_copy(update={"seed": seed})
             parity = self.params.parity.model_copy(update={"twins": 1})
             params = self.params.model_copy(update={"train": train, "parity": parity})
             checker = replace(self, params=params, folder=self.folder / "seeds" / str(seed))
             checker.prepare()
-            try:
-                for each, found in curves.items():
-                    self.progress(f"seed {seed} of {seeds} in {each}")
-                    checker._reference(each)
-                    found.append(read_curve(layout.state(checker.runs, reference_name(each))))
-            except RecordError as error:
-                return CurveResult(verdict="cannot judge", reason=str(error), runs=[seed, seed], level=0.05)
-        return judge_curves(curves["fp32"], curves[precision])
+            for each, found in folders.items():
+                self.progress(f"seed {seed} of {seeds} in {each}")
+                checker._reference(each)
+                found.append(layout.state(checker.runs, reference_name(each)))
+                if Status.read(layout.status(checker.runs, reference_name(each))).status != "trained":
+                    return judge_runs(folders["fp32"], folders[precision])
+        return judge_runs(folders["fp32"], folders[precision])
 
 
-def _confirmed(result: PairResult, text: str) -> PairResult:
+def _confirmed(result: Verdict, text: str) -> Verdict:
     before = f"{result.confirmation}; " if result.confirmation else ""
     return result.model_copy(update={"confirmation": before + text})

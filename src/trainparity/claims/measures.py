@@ -9,7 +9,7 @@ import numpy as np
 from trainparity.claims import schema
 from trainparity.claims.study import NotMeasurable, Study
 from trainparity.records.timing import Timing
-from trainparity.records.verdict import SAME_TRAINING
+from trainparity.records.verdict import JUDGED, SAME_TRAINING
 
 
 class Figure(NamedTuple):
@@ -48,12 +48,12 @@ def shards(measure: schema.Shards, study: Study) -> Figure:
 
 def same_training(measure: schema.SameTraining, study: Study) -> Figure:
     """List the verdicts on pairs."""
-    pairs = [study.pair(name) for name in measure.pairs]
-    for pair in pairs:
-        if pair.verdict in ("skipped", "failed"):
-            raise NotMeasurable(f"{pair.name}: {pair.verdict}: {pair.reason}")
-    text = ", ".join(f"{pair.name} {pair.verdict}" + (f" ({pair.cause})" if pair.cause else "") for pair in pairs)
-    return Figure(text, holds=all(pair.verdict in SAME_TRAINING for pair in pairs))
+    pairs = {name: study.pair(name) for name in measure.pairs}
+    for name, pair in pairs.items():
+        if pair.verdict not in JUDGED:
+            raise NotMeasurable(f"{name}: {pair.verdict}: {pair.reason}")
+    text = ", ".join(f"{n} {pair.verdict}" + (f" ({pair.cause})" if pair.cause else "") for n, pair in pairs.items())
+    return Figure(text, holds=all(pair.verdict in SAME_TRAINING for pair in pairs.values()))
 
 
 def parameters(measure: schema.Parameters, study: Study) -> Figure:

@@ -20,7 +20,7 @@ from trainparity.records.evaluation import Evaluation
 from trainparity.records.loading import LoaderMeasurement, LoadingReport
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
-from trainparity.records.verdict import PairResult, ParityReport
+from trainparity.records.verdict import ParityReport, Verdict
 
 
 class NotMeasurable(Exception):
@@ -92,12 +92,12 @@ class Study:
             raise NotMeasurable(f"{run} was not evaluated: the workload predicts nothing, or train.holdout is 0")
         return Evaluation.read(path)
 
-    def pair(self, name: str) -> PairResult:
+    def pair(self, name: str) -> Verdict:
         """Return the verdict on a pair of params.yaml."""
-        return next(pair for pair in self._parity.pairs if pair.name == name)
+        return self._parity.pairs[name]
 
-    def verdict(self, run: str) -> PairResult | None:
-        """Return the verdict on a run against its reference; None if no pair holds it against that."""
+    def verdict(self, run: str) -> Verdict | None:
+        """Return the verdict on a run against its reference; None if no pair compares them."""
         return self._parity.against(run, REFERENCE, reference_name(self.params.reference_of(run)))
 
     @cached_property

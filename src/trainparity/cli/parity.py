@@ -29,11 +29,11 @@ def compare(
     from trainparity.parity.folders import compare_folders  # imports torch
     from trainparity.report import answer
 
-    comparison = compare_folders(left, right, floor or (), margin=margin)
+    verdict = compare_folders(left, right, floor or (), margin=margin)
     if json_path:
-        comparison.write(json_path)
-    answer.show(comparison, Console(highlight=False, soft_wrap=True))
-    raise typer.Exit(comparison.exit_code)
+        verdict.write(json_path)
+    answer.show(verdict, Console(highlight=False, soft_wrap=True))
+    raise typer.Exit(verdict.exit_code)
 
 
 @app.command()
@@ -100,13 +100,13 @@ def curves(
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
 ) -> None:
     """Say whether two recipes learn alike, over seeds: exit code 0 consistent, 1 drifted, 2 too few runs to say."""
-    from trainparity.parity.curves import judge_curves, read_curve
+    from trainparity.parity.curves import judge_runs
 
-    found = judge_curves([read_curve(path) for path in left], [read_curve(path) for path in against])
+    found = judge_runs(left, against)
     if json_path:
         found.write(json_path)
     Console(highlight=False, soft_wrap=True).print(Text(found.sentence))
-    raise typer.Exit({"consistent": 0, "drifted": 1}.get(found.verdict, 2))
+    raise typer.Exit(found.exit_code)
 
 
 @app.command()

@@ -18,7 +18,7 @@ from trainparity.environment import usable_cores
 from trainparity.parity.folders import compare_folders
 from trainparity.records.base import RecordError, write_text
 from trainparity.records.controls import ControlResult
-from trainparity.records.verdict import Comparison
+from trainparity.records.verdict import Verdict
 
 TWINS = 3
 Trial = tuple[Control, str, int]
@@ -91,12 +91,12 @@ def _train_on_ranks(folder: Path, trials: Sequence[Trial]) -> None:
         raise RecordError(f"the controls on two ranks failed:\n{done.stderr[-4000:]}")
 
 
-def _judge(folder: Path, trial: Trial) -> Comparison:
+def _judge(folder: Path, trial: Trial) -> Verdict:
     control, model, seed = trial
     return compare_folders(_run(folder, control.against, model, seed), _run(folder, control.loop, model, seed))
 
 
-def _count(control: Control, answers: Sequence[Comparison]) -> ControlResult:
+def _count(control: Control, answers: Sequence[Verdict]) -> ControlResult:
     different = [answer for answer in answers if answer.verdict == "different"]
     causes = Counter(answer.cause or "unknown" for answer in different)
     finite = [a.distance_over_floor for a in answers if a.distance_over_floor is not None]

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from trainparity.params import REFERENCE, Curves, Params, reference_name
-from trainparity.parity.curves import judge_curves, read_curve
+from trainparity.parity.curves import judge_runs
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
@@ -12,7 +12,7 @@ from trainparity.records import layout
 from trainparity.records.base import write_csv
 from trainparity.records.curves import CurveReport
 from trainparity.records.run import Status
-from trainparity.records.verdict import PairResult, ParityReport
+from trainparity.records.verdict import ParityReport, Verdict
 
 
 def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
@@ -31,20 +31,19 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
         reference = run(name).trace
         return NoiseFloor(reference, load_twins(layout.state(runs, name))) if reference else None
 
-    results: list[PairResult] = []
+    verdicts: dict[str, Verdict] = {}
     rows: list[tuple[object, ...]] = []
     for name, pair in params.pairs.items():
         reference = reference_name(params.reference_of(pair.right))
         left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
-        result = judge(name, left, right, floor(reference), params.parity.margin)
-        results.append(result)
-        if result.distance_over_floor is not None and left.trace and right.trace:
+        verdicts[name] = judge(left, right, floor(reference), params.parity.margin)
+        if verdicts[name].distance_over_floor is not None and left.trace and right.trace:
             noise = floor(reference)
             assert noise is not None
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
     if params.curves:
         _compare_curves(params.curves, layout.curves(runs)).write(reports / "curves.json")
-    report = ParityReport(margin=params.parity.margin, pairs=results)
+    report = ParityReport(margin=params.parity.margin, pairs=verdicts)
     report.write(reports / "parity.json")
     write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
     return report
@@ -53,11 +52,10 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
 def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
     """Judge every pair of recipes by the losses of its seeds."""
 
-    @cache
-    def losses(reference: str) -> list[list[float]]:
-        return [read_curve(layout.state(runs, f"{reference}-{seed}")) for seed in range(curves.seeds)]
+    def folders(reference: str) -> list[Path]:
+        return [layout.state(runs, f"{reference}-{seed}") for seed in range(curves.seeds)]
 
-    return CurveReport(results={n: judge_curves(losses(p.left), losses(p.right)) for n, p in curves.pairs.items()})
+    return CurveReport(results={n: judge_runs(folders(p.left), folders(p.right)) for n, p in curves.pairs.items()})
 
 
 def load_run(state: Path) -> Run:

@@ -14,6 +14,7 @@ import numpy as np
 
 from trainparity.records.base import RecordError
 from trainparity.records.curves import CurveResult
+from trainparity.records.run import Status
 
 POINTS = 10
 """Equal parts that a run's curve is averaged over; the last one is the final loss."""
@@ -64,6 +65,24 @@ def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
             "detectable": _detectable(ours, len(theirs), splits),
         }
     )
+
+
+def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
+    """Judge two recipes by the folders of their runs, one run a seed; `left` are the reference's.
+
+    A run of the pipeline that did not train gives `failed` or `skipped`; one without a curve gives `cannot judge`.
+    """
+    empty = CurveResult(verdict="cannot judge", runs=[len(left), len(right)], level=LEVEL)
+    try:
+        for folder in (*left, *right):
+            path = folder / "status.json"
+            if path.exists() and (status := Status.read(path)).status != "trained":
+                reason = f"{folder}: {status.run} was {status.outcome}"
+                return empty.model_copy(update={"verdict": status.status, "reason": reason})
+        ours, theirs = ([read_curve(folder) for folder in folders] for folders in (left, right))
+    except RecordError as error:
+        return empty.model_copy(update={"reason": str(error)})
+    return judge_curves(ours, theirs)
 
 
 def read_curve(folder: Path) -> list[float]:

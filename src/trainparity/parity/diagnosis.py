@@ -7,23 +7,23 @@ import torch
 from trainparity.parity.causes import RULES, UNKNOWN, Evidence, Finding, Rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
-from trainparity.records.verdict import PairResult
+from trainparity.records.verdict import Verdict
 
 
-def explain(result: PairResult, difference: Difference) -> PairResult:
-    """Complete a `different` result with its first step and tensor, its cause and the evidence."""
+def explain(verdict: Verdict, difference: Difference) -> Verdict:
+    """Complete a `different` verdict with its first step and tensor, its cause and the evidence."""
     rule, found = diagnose(difference)
-    largest = max(result.worst, key=lambda w: w.distance_over_floor, default=None)
+    largest = max(verdict.worst, key=lambda w: w.distance_over_floor, default=None)
     where = f"beyond {difference.margin:g} x the noise floor from step {difference.step} on"
     if difference.first_tensor:
         where += f", first in {difference.first_tensor}"
     if largest is not None:
         of = f"{largest.kind} {largest.tensor} at step {largest.step}"
         where += f"; at most {largest.distance_over_floor:.2g} x, in {of}"
-    return result.model_copy(
+    return verdict.model_copy(
         update={
-            "first_step": difference.step,
-            "first_tensor": difference.first_tensor or None,
+            "step": difference.step,
+            "tensor": difference.first_tensor or None,
             "reason": where if difference.first_tensor else found.why,
             "cause": rule.cause,
             "explanation": found.why,

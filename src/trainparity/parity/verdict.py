@@ -1,4 +1,4 @@
-"""Are two runs the same training? `bitwise`, `equivalent`, `different`, or why that can't be said."""
+"""Whether two runs are the same training: `bitwise`, `equivalent`, `different`, or why that cannot be judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import INFINITE, KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
-from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.records.run import Status
-from trainparity.records.verdict import PairResult, Worst
+from trainparity.records.verdict import Outcome, Verdict, Worst
 
 
 @dataclass(frozen=True)
@@ -24,59 +24,95 @@ class Run:
     trace: Trace | None
 
 
-def judge(name: str, left: Run, right: Run, floor: Floor | None, margin: float) -> PairResult:
-    """Judge a pair: `equivalent` if no tensor is beyond `margin` x floor at any step.
+def judge(left: Run, right: Run, floor: Floor | None, margin: float) -> Verdict:
+    """Judge two runs of a pipeline.
 
-    `floor` is the noise floor of the reference of the runs' precision; None if that did not train.
+    Args:
+        left: The reference.
+        right: The run that is compared with it.
+        floor: The noise floor of the reference of the runs' precision; None if that did not train.
+        margin: `equivalent` means that no tensor is beyond this multiple of the floor at any step.
     """
-    result = PairResult(name=name, left=left.status.run, right=right.status.run, verdict="skipped")
-    for run in (left, right):
-        if run.trace is None:
-            reason = f"{run.status.run} was {run.status.status}: {run.status.reason}"
-            verdict = "failed" if run.status.status == "failed" else "skipped"
-            return result.model_copy(update={"verdict": verdict, "reason": reason})
+    names = left.status.run, right.status.run
+    untrained = [run.status for run in (left, right) if run.trace is None]
+    for status in sorted(untrained, key=lambda status: status.status != "failed"):
+        outcome: Outcome = "failed" if status.status == "failed" else "skipped"
+        return _not_judged(names, margin, f"{status.run} was {status.outcome}", outcome)
     assert left.trace and right.trace
     ours, theirs = left.trace.layout.precision, right.trace.layout.precision
     if ours != theirs:
-        reason = f"{ours} against {theirs}: runs are compared in one precision, with twins of the same"
-        return result.model_copy(update={"reason": reason})
+        reason = f"{names[0]} computes in {ours} and {names[1]} in {theirs}: only runs of one precision are compared"
+        return _not_judged(names, margin, reason)
     if floor is None:
-        return result.model_copy(update={"reason": "there is no noise floor: the reference did not train"})
-    if mismatch := comparable(left.trace.layout, right.trace.layout):
-        return result.model_copy(update={"verdict": "different", "reason": mismatch})
-    return judge_traces(result, left.trace, right.trace, floor, margin)
+        return _not_judged(names, margin, "there is no noise floor: the reference did not train")
+    return judge_traces(left.trace, right.trace, floor, margin, names)
 
 
-def judge_traces(result: PairResult, left: Trace, right: Trace, floor: Floor, margin: float) -> PairResult:
-    """Complete `result` for two comparable traces: verdict, distances and, if they differ, the cause."""
+def judge_traces(
+    left: Trace, right: Trace, floor: Floor, margin: float, names: tuple[str, str] = ("left", "right")
+) -> Verdict:
+    """Judge two traces: verdict, distances and, if they differ, the cause."""
+    if mismatch := comparable(left.layout, right.layout):
+        return _tied_otherwise(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
     if not _trained(left):
-        return result.model_copy(update={"verdict": "failed", "reason": "training did not change any weight"})
+        return _not_judged(names, margin, "training did not change any weight")
     if (row := _diverged(left)) is not None:
-        step = left.layout.steps[row]
-        reason = f"{result.left} diverged: its weights are not finite after step {step}"
-        return result.model_copy(update={"verdict": "failed", "reason": reason})
+        reason = f"{names[0]} diverged: its weights are not finite after step {left.layout.steps[row]}"
+        return _not_judged(names, margin, reason)
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.amax() > 0]
     disagreements = [row for trace in (left, right) if (row := disagreement(trace)) is not None]
     training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + disagreements
     rows = training or _rows((off["buffer"] > margin).any(1))
-    result = result.model_copy(
-        update={
-            "worst": worst,
-            "distance_over_floor": max((w.distance_over_floor for w in worst), default=0.0),
-            "calibrated": floor.calibrated,
-            "ranks_agree": not disagreements,
-            "weights": "different" if training else "bitwise" if _same_bits(left, right, _BITS[:2]) else "equivalent",
-            "verdict": "different" if rows else "bitwise" if _same_bits(left, right, _BITS) else "equivalent",
-        }
+    verdict = Verdict(
+        left=names[0],
+        right=names[1],
+        verdict="different" if rows else "bitwise" if _same_bits(left, right, _BITS) else "equivalent",
+        weights="different" if training else "bitwise" if _same_bits(left, right, _BITS[:2]) else "equivalent",
+        distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
+        margin=margin,
+        calibrated=floor.calibrated,
+        steps_compared=len(left.layout.steps),
+        worst=worst,
+        ranks_agree=not disagreements,
     )
     if rows:
-        return explain(result, Difference(left, right, floor, margin, min(rows)))
-    if result.verdict == "equivalent" and (width := _width(left, floor)) * margin > _WIDEST:
-        twins = f"the gradients of {result.left}'s twins are {width:.2g} apart at the first step of a window"
+        return explain(verdict, Difference(left, right, floor, margin, min(rows)))
+    if verdict.verdict == "bitwise":
+        return verdict
+    width = _width(left, floor)
+    if width * margin > _WIDEST:
+        twins = f"the gradients of {names[0]}'s twins are {width:.2g} apart at the first step of a window"
         reason = f"the noise floor is too wide to prove anything: {twins}"
-        return result.model_copy(update={"verdict": "failed", "weights": None, "reason": reason})
-    return result
+        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+    return verdict.model_copy(update={"resolution": width * margin})
+
+
+def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:
+    return Verdict(left=names[0], right=names[1], verdict=outcome, reason=reason, margin=margin)
+
+
+def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
+    """Return the verdict on runs whose parameters differ in nothing but what is shared; None if they differ more."""
+    odd = set(left.parameters) ^ set(right.parameters)
+    if not odd or not odd <= set(left.tied) | set(right.tied):
+        return None
+    shared = ", ".join(sorted(odd))
+    return Verdict(
+        left=names[0],
+        right=names[1],
+        verdict="different",
+        reason=f"{shared} is tied in one run only",
+        cause="weights-not-loaded",
+        explanation=f"{shared} shares its values with another parameter in one run, and has its own in the other",
+        advice="tie the same weights in both runs, again after loading a checkpoint",
+        step=0,
+        tensor=f"weight {min(odd)}",
+        weights="different",
+        evidence={"tied": [f"{a} = {b}" for a, b in {**left.tied, **right.tied}.items() if a in odd]},
+        margin=margin,
+        steps_compared=len(left.steps),
+    )
 
 
 _WIDEST = 0.5

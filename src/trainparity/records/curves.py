@@ -8,8 +8,9 @@ from trainparity.records.base import Record
 class CurveResult(Record):
     """Do two recipes learn alike? About learning curves over seeds; no proof that a step is the same."""
 
-    verdict: Literal["consistent", "drifted", "cannot judge"]
+    verdict: Literal["consistent", "drifted", "cannot judge", "skipped", "failed"]
     reason: str | None = None
+    """Why it cannot be judged, what diverged, or why a run did not train."""
     runs: list[int]
     """Runs of each recipe."""
     level: float
@@ -23,6 +24,11 @@ class CurveResult(Record):
     """Standard deviation of the reference's final loss over seeds."""
     detectable: float | None = None
     """Shift, in standard deviations over seeds, that would have been found with probability 0.8; null: above 8."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the recipes learn alike, 1 if not, 2 for everything else."""
+        return {"consistent": 0, "drifted": 1}.get(self.verdict, 2)
 
     @property
     def sentence(self) -> str:

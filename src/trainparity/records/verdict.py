@@ -1,13 +1,17 @@
-"""`reports/parity.json`: the verdicts on pairs of runs."""
+"""`reports/parity.json`: the verdicts on pairs of runs; `compare` and `check` answer with the same record."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
 from trainparity.records.base import Record
+from trainparity.records.curves import CurveResult
 
-Verdict = Literal["bitwise", "equivalent", "different", "skipped", "failed"]
-SAME_TRAINING: tuple[Verdict, ...] = ("bitwise", "equivalent")
+Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped", "failed"]
+"""`failed`: a run crashed; `skipped`: one was not tried; `cannot judge`: the evidence of two runs proves nothing."""
+
+SAME_TRAINING: tuple[Outcome, ...] = ("bitwise", "equivalent")
+JUDGED: tuple[Outcome, ...] = (*SAME_TRAINING, "different")
 
 
 class Worst(Record):
@@ -15,83 +19,77 @@ class Worst(Record):
 
     kind: Literal["gradient", "update", "weight", "buffer"]
     distance_over_floor: float
+    """`distance` / `floor`; infinity is written as 1e300."""
     distance: float
-    """Relative L2 distance."""
+    """Relative L2 distance of the two runs."""
     floor: float
+    """Relative L2 distance that correct twins of the reference reach from rounding alone."""
     step: int
+    """Optimizer step, from 0."""
     tensor: str
     """A parameter's or buffer's name, or `(all)` for all of them together."""
 
 
-class PairResult(Record):
-    """The verdict on one pair."""
+class Verdict(Record):
+    """Whether two runs are the same training."""
 
-    name: str
     left: str
+    """The run that `right` is compared with: its name, or its folder."""
     right: str
-    verdict: Verdict
+    verdict: Outcome
+    """`bitwise` and `equivalent` are the same training."""
     reason: str | None = None
-    """Why it was skipped, failed or can't be equal; of `different` where it is."""
+    """Where the runs differ, or why the pair was skipped, failed or cannot be judged."""
     cause: str | None = None
-    """Of `different`: an identifier of docs/verdict.md, `unknown` where no test proves one."""
+    """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves a cause."""
     explanation: str | None = None
     """The cause in one sentence."""
     advice: str | None = None
     """What to change, in one sentence."""
+    step: int | None = None
+    """First optimizer step (from 0) beyond the margin; null if none is."""
+    tensor: str | None = None
+    """The first tensor beyond the margin in that step: an activation in forward order, else a gradient in backward
+    order, else an update."""
     evidence: dict[str, Any] = Field(default_factory=dict)
-    """The numbers that prove the cause; of an unknown cause, what was measured."""
+    """The numbers that prove the cause, by name; of an unknown cause, what was measured."""
     confirmation: str | None = None
-    """What a further run with that one factor fixed, or in float64, has shown."""
+    """What a further run with that one factor fixed, or in float64, has shown; null if there was none."""
     weights: Literal["bitwise", "equivalent", "different"] | None = None
-    """The verdict on gradients, updates and weights alone, without buffers."""
+    """The verdict on gradients, updates and weights alone, without buffers; null unless judged."""
     distance_over_floor: float | None = None
-    """Largest over every kind, tensor and step; null unless judged. Infinity is written as 1e300."""
+    """Largest over kinds, tensors and steps; null unless judged; infinity is written as 1e300."""
+    margin: float
+    """`equivalent` means: within this multiple of the noise floor."""
+    resolution: float | None = None
+    """Of `equivalent`: a relative error of the whole gradient beyond this would have been `different`."""
     calibrated: bool = True
-    """Whether the floor was measured on twins; else it is an analytic bound."""
-    first_step: int | None = None
-    """First optimizer step (from 0) beyond the margin; null if none."""
-    first_tensor: str | None = None
-    """Where it is beyond first: an activation in forward order, a gradient in backward order, or the update."""
+    """Whether twins measured the noise floor; if not, it is an analytic bound, which is less reliable."""
+    steps_compared: int = 0
+    """Traced optimizer steps."""
     worst: list[Worst] = Field(default_factory=list)
+    """The largest distance over floor of each kind of tensor; empty unless judged."""
     ranks_agree: bool = True
     """Whether all ranks of both runs held the same parameters after every step."""
-
-
-class Comparison(Record):
-    """The answer of `trainparity compare`, and its JSON."""
-
-    left: str
-    right: str
-    verdict: Literal["bitwise", "equivalent", "different", "cannot judge"]
-    reason: str | None = None
-    """Where it differs, or why it cannot be judged."""
-    cause: str | None = None
-    explanation: str | None = None
-    advice: str | None = None
-    step: int | None = None
-    """First optimizer step (from 0) beyond the margin."""
-    tensor: str | None = None
-    distance_over_floor: float | None = None
-    margin: float
-    calibrated: bool = True
-    """Whether twins measured the floor; if not, it is an analytic bound, and so much less to be trusted."""
-    weights: str | None = None
-    """The verdict on gradients, updates and weights alone, without buffers."""
-    steps_compared: int = 0
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    curves: CurveResult | None = None
+    """Of a reduced precision: whether it learns as fp32 does, over seeds; null where that was not asked."""
 
     @property
     def exit_code(self) -> int:
-        """0 for the same training, 1 for another, 2 if that cannot be said."""
-        return {"bitwise": 0, "equivalent": 0, "different": 1}.get(self.verdict, 2)
+        """0 for the same training, 1 for another, 2 for everything else."""
+        learned = self.curves.exit_code if self.curves else 0
+        own = 0 if self.verdict in SAME_TRAINING else 1 if self.verdict == "different" else 2
+        return 1 if 1 in (own, learned) else max(own, learned)
 
 
 class ParityReport(Record):
-    """All verdicts, and the distances over steps behind them."""
+    """The verdicts on all pairs of a pipeline."""
 
     margin: float
-    pairs: list[PairResult]
+    pairs: dict[str, Verdict]
+    """By name, in the order of params.yaml."""
 
-    def against(self, run: str, *references: str) -> PairResult | None:
-        """Return the pair that holds a run against one of these names of its reference."""
-        return next((pair for pair in self.pairs if pair.right == run and pair.left in references), None)
+    def against(self, run: str, *references: str) -> Verdict | None:
+        """Return the verdict on the pair of a run and its reference, which has one of these names."""
+        pairs = self.pairs.values()
+        return next((pair for pair in pairs if pair.right == run and pair.left in references), None)

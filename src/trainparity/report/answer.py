@@ -5,12 +5,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainparity.records.verdict import Comparison
+from trainparity.records.verdict import Verdict
 from trainparity.report.console import STYLES
 from trainparity.report.format import number
 
 
-def show(answer: Comparison, console: Console) -> None:
+def show(answer: Verdict, console: Console) -> None:
     """Print the verdict, and of a difference where it begins, its cause, what to change and the evidence."""
     console.print(
         Text.assemble(f"{answer.left} / {answer.right}: ", (answer.verdict, STYLES.get(answer.verdict, "yellow")))
@@ -20,6 +20,9 @@ def show(answer: Comparison, console: Console) -> None:
             f"  at most {number(answer.distance_over_floor)} x the noise floor (up to {answer.margin:g} x is rounding)"
         )
         console.print(Text(f"{line}, over {answer.steps_compared} traced steps"))
+    if answer.resolution is not None:
+        seen = number(answer.resolution)
+        console.print(Text(f"  a relative error of the gradient beyond {seen} would have been `different`"))
     if not answer.calibrated and answer.distance_over_floor is not None:
         text = "  uncalibrated: no twins, so the floor is an analytic bound; record some with TRAINPARITY_TWIN=1, 2, 3"
         console.print(Text(text, style="yellow"))

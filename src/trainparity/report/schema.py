@@ -10,7 +10,7 @@ from trainparity.records.controls import ControlReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.timing import Memory, Utilisation
-from trainparity.records.verdict import Verdict, Worst
+from trainparity.records.verdict import Outcome, Verdict
 
 
 class Part(Record):
@@ -68,7 +68,7 @@ class RunSummary(Part):
     """The run that this one is held against; its own name for a reference."""
     reference_device: str | None
     """Device of that run; where it differs from `device`, the speed-up is one between devices."""
-    verdict: Verdict | None
+    verdict: Outcome | None
     """Of the pair reference/this; null if there is no such pair."""
     distance_over_floor: float | None
     """Of the same pair, largest over tensors and steps; infinity is 1e300."""
@@ -103,37 +103,6 @@ class RunSummary(Part):
     """When its times were measured (ISO 8601, UTC): cached figures keep their date."""
     fingerprint: str | None = None
     """Of the environment that its times were measured in."""
-
-
-class PairSummary(Part):
-    """The verdict on one pair."""
-
-    left: str
-    right: str
-    verdict: Verdict
-    reason: str | None
-    """Why it was skipped, failed or can't be equal."""
-    cause: str | None
-    """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves one."""
-    explanation: str | None
-    """The cause in one sentence."""
-    advice: str | None
-    """What to change, in one sentence."""
-    evidence: dict[str, Any]
-    """The numbers that prove the cause, by name."""
-    confirmation: str | None
-    """What a further run with that one factor fixed, or in float64, has shown; null if there was none."""
-    weights: Literal["bitwise", "equivalent", "different"] | None
-    """The verdict on gradients, updates and weights alone, without buffers; null unless judged."""
-    calibrated: bool
-    """Whether twins measured the noise floor; always so in the pipeline."""
-    distance_over_floor: float | None
-    """Largest over kinds, tensors and steps; null unless judged; infinity is 1e300."""
-    first_step: int | None
-    """First optimizer step (from 0) beyond the margin."""
-    first_tensor: str | None
-    worst: list[Worst]
-    ranks_agree: bool
 
 
 class AcceleratorSummary(Part):
@@ -183,13 +152,13 @@ class DatasetSummary(Part):
 class Summary(Part):
     """The whole of reports/summary.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     """Raised when a field changes its meaning or goes; new fields do not raise it."""
     configurations: dict[str, RunSummary]
     """By name, in the order of params.yaml."""
     references: dict[str, RunSummary]
     """By entry of `references` in params.yaml."""
-    pairs: dict[str, PairSummary]
+    pairs: dict[str, Verdict]
     """By name, in the order of params.yaml."""
     margin: float
     """`equivalent` means: within this multiple of the noise floor."""

@@ -9,12 +9,11 @@ from trainparity.environment import Environment
 from trainparity.params import REFERENCE, reference_name
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
-from trainparity.records.verdict import SAME_TRAINING, PairResult
+from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import (
     DatasetSummary,
     EnvironmentSummary,
-    PairSummary,
     RunSummary,
     SpeedupSummary,
     StepTime,
@@ -34,7 +33,7 @@ def build(artifacts: Artifacts) -> Summary:
             for name, run in artifacts.configurations.items()
         },
         references={name: _run(run, run, None) for name, run in artifacts.references.items()},
-        pairs={p.name: PairSummary(**p.model_dump(exclude={"name"})) for p in artifacts.parity.pairs},
+        pairs=artifacts.parity.pairs,
         margin=artifacts.parity.margin,
         known_answer=artifacts.known_answer,
         controls=artifacts.controls,
@@ -63,7 +62,7 @@ def experiment(status: Status, timing: Timing | None) -> dict[str, str | float |
     }
 
 
-def _run(run: Run, reference: Run, pair: PairResult | None) -> RunSummary:
+def _run(run: Run, reference: Run, pair: Verdict | None) -> RunSummary:
     """Summarise one run; a reference is its own reference."""
     status = run.status
     withheld = _why_no_speedup(run, reference, pair)
@@ -95,7 +94,7 @@ def _run(run: Run, reference: Run, pair: PairResult | None) -> RunSummary:
     )
 
 
-def _why_no_speedup(run: Run, reference: Run, pair: PairResult | None) -> str | None:
+def _why_no_speedup(run: Run, reference: Run, pair: Verdict | None) -> str | None:
     """Return why a run's speed-up must not be shown, first of all for want of parity; None if it may be."""
     held_against = reference.status.run
     if run is reference:
@@ -105,7 +104,7 @@ def _why_no_speedup(run: Run, reference: Run, pair: PairResult | None) -> str | 
     if run.status.emulated:
         return f"emulated on this machine ({run.status.emulated}): its time says nothing about the real thing"
     if pair is None:
-        return f"no pair holds it against {held_against}"
+        return f"no pair compares it with {held_against}"
     if pair.verdict not in SAME_TRAINING:
         return f"verdict {pair.verdict}: not shown to be the same training"
     if reference.timing is None:
@@ -131,8 +130,8 @@ def _unsteady(timing: Timing) -> str | None:
     )
 
 
-def _pair_with_reference(artifacts: Artifacts, name: str) -> PairResult | None:
-    """Return the pair that holds a configuration against its reference."""
+def _pair_with_reference(artifacts: Artifacts, name: str) -> Verdict | None:
+    """Return the verdict on a configuration and its reference; None if no pair compares them."""
     return artifacts.parity.against(name, REFERENCE, reference_name(artifacts.params.reference_of(name)))
 
 

@@ -10,7 +10,7 @@ from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.schema import RunSummary, Summary
 
 PARITY_COLUMNS = (
-    *("pair", "left", "right", "verdict", "distance_over_floor", "first_step", "first_tensor", "ranks_agree"),
+    *("pair", "left", "right", "verdict", "distance_over_floor", "step", "tensor", "ranks_agree"),
     *("weights", "reason", "cause", "explanation", "advice"),
 )
 CLAIM_COLUMNS = (*("name", "statement", "published", "measured", "value", "verdict", "reason", "remark", "hardware"),)

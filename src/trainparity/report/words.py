@@ -5,10 +5,10 @@ from typing import NamedTuple
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.known_answer import KnownAnswer
-from trainparity.records.verdict import SAME_TRAINING
+from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
-from trainparity.report.schema import EnvironmentSummary, PairSummary, RunSummary, Summary
+from trainparity.report.schema import EnvironmentSummary, RunSummary, Summary
 
 
 class Note(NamedTuple):
@@ -16,7 +16,7 @@ class Note(NamedTuple):
 
     name: str
     kind: str
-    """skipped, failed, different, `no speed-up`, `graph breaks` or `loader failed`."""
+    """skipped, failed, different, `cannot judge`, `no speed-up`, `graph breaks` or `loader failed`."""
     text: str
     remedy: str | None
 
@@ -35,7 +35,7 @@ def speedup_cell(run: RunSummary) -> str:
     return speedup_text(run.speedup)
 
 
-def imitated(summary: Summary, pair: PairSummary) -> bool:
+def imitated(summary: Summary, pair: Verdict) -> bool:
     """Return whether a run of the pair is emulated: its verdict must not look like that of a real one."""
     runs = summary.configurations
     return any(runs[side].emulated for side in (pair.left, pair.right) if side in runs)
@@ -133,9 +133,11 @@ def notes(summary: Summary) -> list[Note]:
     found = [_not_run(name, stage, run) for name, stage, run in runs if run.status != "trained"]
     for name, pair in summary.pairs.items():
         if pair.verdict == "different":
-            where = f"first beyond the floor at step {pair.first_step} in {pair.first_tensor}"
+            where = f"first beyond the floor at step {pair.step} in {pair.tensor}"
             why = f"{pair.cause}: {pair.explanation}" if pair.cause else pair.reason or "cause not diagnosed"
             found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", pair.advice))
+        if pair.verdict == "cannot judge":
+            found.append(Note(f"{pair.left} / {pair.right}", "cannot judge", pair.reason or "no reason recorded", None))
         if pair.verdict in ("skipped", "failed") and pair.right not in summary.configurations:
             found.append(Note(name, pair.verdict, pair.reason or "no reason recorded", None))
         if not pair.ranks_agree:
