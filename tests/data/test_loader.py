@@ -212,7 +212,9 @@ def test_shared_memory_that_is_too_small_is_told_at_once(tmp_path: Path, start_m
     if done.returncode == 77 or done.stderr.startswith("unshare:"):
         pytest.skip(f"this user can't mount: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"unable to allocate shared memory.*No space left on device.* which has 1 MiB, ", done.stdout)
+    assert re.search(
+        r"failed: \D*unable to allocate shared memory\(shm\) for file <\S+>\. .* which has 1 MiB, ", done.stdout
+    )
     seconds = re.search(r"all came after ([\d.]+) s", done.stdout)
     assert seconds and float(seconds[1]) < 20
 
@@ -256,4 +258,5 @@ def test_the_failure_that_ended_study_a_is_survived(tmp_path: Path) -> None:
     command = [sys.executable, str(script), str(tmp_path / "data"), str(tmp_path / "stopped")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "Shared memory manager connection has timed out" in done.stdout and "all came" in done.stdout
+    assert re.search(r"failed: \D*Shared memory manager connection has timed out\. num_workers", done.stdout)
+    assert "all came" in done.stdout

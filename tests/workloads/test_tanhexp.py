@@ -73,9 +73,11 @@ def test_only_the_input_is_kept_for_backward(form: Form, dtype: torch.dtype) -> 
 
 
 @FORMS
-def test_it_compiles_without_a_graph_break(form: Form) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_it_compiles_without_a_graph_break(form: Form, dtype: torch.dtype) -> None:
+    x = POINTS.to(dtype)
     compiled = torch.compile(form, fullgraph=True, backend="aot_eager")
-    value, gradient = value_and_gradient(compiled, POINTS)
-    expected, expected_gradient = value_and_gradient(form, POINTS)
+    value, gradient = value_and_gradient(compiled, x)
+    expected, expected_gradient = value_and_gradient(form, x)
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient, expected_gradient)

@@ -1,6 +1,7 @@
 """Batches from a DataLoader's worker processes, whose every failure ends in one clear error, and in time."""
 
 import multiprocessing
+import re
 import shutil
 import signal
 import threading
@@ -173,7 +174,7 @@ class _Workers:
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
                 hint = " (the system may have run out of memory)" if code == -signal.SIGKILL else ""
                 return f"worker process {process.pid} ended {how}{hint}"
-        return str(error).strip().splitlines()[-1]  # after a worker's traceback stands the error itself
+        return _last_line(str(error))  # after a worker's traceback stands the error itself
 
     def close(self) -> None:
         """End the processes: the DataLoader asks them to, and what has not ended by then is killed."""
@@ -183,6 +184,15 @@ class _Workers:
         self._kill()
         for process in self._processes:
             process.join()
+
+
+def _last_line(message: str) -> str:
+    """Return what an error of torch says in its last line, without the C++ frames that it may list below.
+
+    How shared memory could not be allocated is left out: torch 2.11 reports a stale errno there, even `Success (0)`.
+    """
+    message = message.partition("\nException raised from ")[0].strip().splitlines()[-1]
+    return re.sub(r"(unable to allocate shared memory\(shm\) for file <[^>]*>): .*", r"\1", message)
 
 
 @contextmanager

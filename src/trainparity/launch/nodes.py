@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainparity.environment import num_nodes
 from trainparity.records.base import Record
@@ -53,8 +53,14 @@ class Nodes:
             raise StageError(f"{RENDEZVOUS} is {endpoint!r}; with {count} nodes it must be host:port of the first")
         return cls(count, endpoint)
 
-    def launch_config(self, invitation: Invitation, *, first: bool, grace_s: float) -> "LaunchConfig":
-        """Return torchrun's settings for this node's share of the ranks."""
+    def launch_config(self, invitation: Invitation, *, first: bool, grace_s: int) -> "LaunchConfig":
+        """Return torchrun's settings for this node's share of the ranks.
+
+        Args:
+            invitation: The run.
+            first: Whether this is the node that the others meet at.
+            grace_s: Seconds that a stopped rank has until it is killed; they hold for every launch of this process.
+        """
         from torch.distributed.launcher.api import LaunchConfig
 
         if invitation.num_processes % self.count:
@@ -73,8 +79,22 @@ class Nodes:
             local_addr="localhost" if self.count == 1 else None,
             max_restarts=0,
             monitor_interval=0.1,
-            shutdown_timeout=int(grace_s),
+            **_grace(grace_s),
         )
+
+
+def _grace(seconds: int) -> dict[str, Any]:
+    """Set how long torchrun waits for a stopped rank; return the settings of `LaunchConfig` that say so.
+
+    torch 2.11 has no such setting: it calls `PContext.close` without its `timeout`. Later versions still do where one
+    rank has ended and the others are stopped. So the default of that argument, 30 seconds, is changed in all versions.
+    """
+    from torch.distributed.elastic.multiprocessing import PContext
+    from torch.distributed.launcher.api import LaunchConfig
+
+    *others, _ = PContext.close.__defaults__ or (None, None)  # (death_sig, timeout)
+    PContext.close.__defaults__ = (*others, seconds)
+    return {"shutdown_timeout": seconds} if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ else {}
 
 
 def invite(spec: Path, num_processes: int, nodes: Nodes) -> Invitation:

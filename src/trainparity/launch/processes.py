@@ -15,7 +15,7 @@ from trainparity.stage import StageError, StoppedBySignal
 from trainparity.training.spec import EXIT_INTERRUPTED, RunSpec
 
 _WORKER = "trainparity.training.worker"
-_GRACE_S = 60.0
+_GRACE_S = 60
 """How long a stopped worker may take to write its checkpoint."""
 
 

@@ -41,13 +41,23 @@ class _TanhExp(torch.autograd.Function):
         wide = _wide(x)
         exponential = wide.clamp(max=_LINEAR_FROM).exp()
         tanh = exponential.tanh()
-        return (gradient * (tanh - wide * exponential * (tanh.square() - 1))).to(x.dtype)
+        return _as(gradient * (tanh - wide * exponential * (tanh.square() - 1)), x.dtype)
 
 
 def _formula(x: Tensor) -> Tensor:
     wide = _wide(x)
-    return (wide * wide.clamp(max=_LINEAR_FROM).exp().tanh()).to(x.dtype)
+    return _as(wide * wide.clamp(max=_LINEAR_FROM).exp().tanh(), x.dtype)
 
 
 def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return _as(x, torch.promote_types(x.dtype, torch.float32))
+
+
+def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert a tensor that has another type; a conversion that does nothing must not be written here.
+
+    `Tensor.to` returns the same tensor then. Dynamo of torch 2.11 makes every intermediate tensor of a Function's
+    forward an output of it. So one tensor is the output twice, autograd adds its gradient to the second of the two,
+    and the backward gets zeros for the first, without an error.
+    """
+    return x if x.dtype == dtype else x.to(dtype)
