@@ -1,7 +1,6 @@
 """Full, plain training state on disk: the same files whatever strategy wrote or reads them."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from trainparity.records.base import write_text
+from trainparity.records.base import replacing, write_text
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -50,13 +49,10 @@ def save(
     if not main:
         return
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
-    unfinished = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    save_file(tensors, unfinished / "state.safetensors")
-    write_text(unfinished / "state.json", json.dumps({"param_groups": groups, "scalars": scalars}))
-    shutil.rmtree(folder, ignore_errors=True)
-    unfinished.rename(folder)
+    with replacing(folder) as unfinished:
+        unfinished.mkdir()
+        save_file(tensors, unfinished / "state.safetensors")
+        write_text(unfinished / "state.json", json.dumps({"param_groups": groups, "scalars": scalars}))
 
 
 def load(

@@ -1,9 +1,12 @@
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trainparity.records.base import RecordError, write_text
+from trainparity.records.base import RecordError, replacing, write_text
 from trainparity.records.known_answer import KnownAnswer
 
 RECORD = KnownAnswer(
@@ -60,3 +63,35 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         RECORD.claim = "B2"  # type: ignore[misc]
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "deep/folder"
+
+    def write(text: str, *, fails: bool = False) -> None:
+        with replacing(path) as unfinished:
+            unfinished.mkdir()
+            (unfinished / "file").write_text(text)
+            if fails:
+                raise OSError("disk full")
+
+    write("old")
+    with pytest.raises(OSError, match="disk full"):
+        write("new", fails=True)
+    assert (path / "file").read_text() == "old" and list(path.parent.iterdir()) == [path]
+    write("new")
+    assert (path / "file").read_text() == "new" and list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_behind_does_not_stay(tmp_path: Path) -> None:
+    program = f"""
+import os, pathlib, signal
+from trainparity.records.base import replacing
+with replacing(pathlib.Path({str(tmp_path / "file")!r})) as unfinished:
+    unfinished.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["half"] and not (tmp_path / "file").exists()
+    write_text(tmp_path / "file", "whole")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "whole")]

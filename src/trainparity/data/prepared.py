@@ -1,7 +1,6 @@
 """Prepared datasets on disk: tensor files and a manifest of their checksums."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import torch
@@ -9,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
-from trainparity.records.base import Record, RecordError
+from trainparity.records.base import Record, RecordError, replacing
 
 Batch = dict[str, Tensor]
 """Tensors [B, ...] by name."""
@@ -62,21 +61,18 @@ class Prepared:
 
 def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str, real: bool) -> Manifest:
     """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced."""
-    unfinished = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _FILE)
-    manifest = Manifest(
-        dataset=dataset,
-        samples=len(next(iter(tensors.values()))),
-        tensors={n: TensorFacts(shape=list(t.shape), dtype=str(t.dtype).split(".")[1]) for n, t in tensors.items()},
-        files={_FILE: FileFacts(sha256=_sha256(unfinished / _FILE), bytes=(unfinished / _FILE).stat().st_size)},
-        source=source,
-        real=real,
-    )
-    manifest.write(unfinished / "manifest.json")
-    shutil.rmtree(folder, ignore_errors=True)
-    unfinished.rename(folder)
+    with replacing(folder) as unfinished:
+        unfinished.mkdir()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _FILE)
+        manifest = Manifest(
+            dataset=dataset,
+            samples=len(next(iter(tensors.values()))),
+            tensors={n: TensorFacts(shape=list(t.shape), dtype=str(t.dtype).split(".")[1]) for n, t in tensors.items()},
+            files={_FILE: FileFacts(sha256=_sha256(unfinished / _FILE), bytes=(unfinished / _FILE).stat().st_size)},
+            source=source,
+            real=real,
+        )
+        manifest.write(unfinished / "manifest.json")
     return manifest
 
 

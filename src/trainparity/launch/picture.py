@@ -9,6 +9,7 @@ from torchvision.io import write_png
 from trainparity import workloads
 from trainparity.data.prepared import load as load_data
 from trainparity.params import Workload
+from trainparity.records.base import replacing
 
 
 def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
@@ -25,8 +26,6 @@ def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
     picture = workload.picture(model.eval(), dataset.batch(torch.arange(len(dataset))))
     if picture is None:
         return False
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_suffix(".tmp")
-    write_png(picture, str(temporary))
-    temporary.replace(out)
+    with replacing(out) as unfinished:
+        write_png(picture, str(unfinished))
     return True

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.base import INFINITE
 
 Judged = Literal["gradient", "update", "weight", "buffer"]
 Compared = Judged | Literal["activation", "start"]
@@ -14,9 +15,6 @@ KINDS: tuple[Judged, ...] = ("gradient", "update", "weight", "buffer")
 
 Activations and the weights that a step starts from are compared only to explain a difference.
 """
-
-INFINITE = 1e300
-"""Written for an infinite multiple of the floor: JSON has no infinity."""
 
 ALL = "(all)"
 """The name of all tensors of a kind together, in the last column."""

@@ -9,9 +9,10 @@ from torch import Tensor
 from trainparity.parity.causes.ranks import disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import INFINITE, KINDS, Judged, distances, multiples, names, norms
+from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Layout, Trace, comparable
+from trainparity.records.base import INFINITE
 from trainparity.records.run import Status
 from trainparity.records.verdict import Outcome, Verdict, Worst
 

@@ -3,12 +3,16 @@
 import csv
 import io
 import json
-import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+INFINITE = 1e300
+"""Stands for infinity in a record, as JSON has none."""
 
 Settings = dict[str, str | int | float | bool | None]
 
@@ -55,10 +59,31 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a free path beside `path` to write a file or a folder at; without an exception it then becomes `path`.
+
+    An existing file is replaced in one step. An existing folder is removed first, as no system call replaces it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # One name for all processes: what a killed one left behind is overwritten, and never stays among the outputs.
+    unfinished = path.with_name(f".{path.name}.tmp")
+    _remove(unfinished)
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        yield unfinished
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        unfinished.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(unfinished)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

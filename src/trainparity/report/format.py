@@ -1,10 +1,9 @@
 """Numbers as people read them."""
 
+from trainparity.records.base import INFINITE
 from trainparity.report.schema import SpeedupSummary, StepTime
 
 NOTHING = "–"
-INFINITY = 1e300
-"""How records write infinity, which JSON has not."""
 
 
 def number(value: float | None) -> str:
@@ -12,7 +11,7 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     size = abs(value)
-    if size >= INFINITY:
+    if size >= INFINITE:
         return "∞" if value > 0 else "-∞"
     if size >= 1e7 or 0 < size < 1e-3:
         mantissa, exponent = f"{value:.1e}".split("e")

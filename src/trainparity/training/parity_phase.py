@@ -7,14 +7,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from trainparity import checkpoints
-from trainparity.parity.recording.formats import NumberFormat
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF, NumberFormat
 from trainparity.parity.recording.forward import STAND_IN
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import write_csv
 from trainparity.training.loop import MicroBatch, Trainer
-from trainparity.training.precision import UNIT_ROUNDOFF, deterministic
+from trainparity.training.precision import deterministic
 from trainparity.training.resuming import Resuming
 from trainparity.training.spec import RunSpec
 

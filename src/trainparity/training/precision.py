@@ -10,15 +10,6 @@ from torch.utils._pytree import tree_map
 
 from trainparity.params import Precision
 
-UNIT_ROUNDOFF: dict[Precision, float] = {
-    "fp64": 2.0**-53,
-    "fp32": 2.0**-24,
-    "tf32": 2.0**-11,
-    "fp16": 2.0**-11,
-    "bf16": 2.0**-8,
-}
-"""Half the relative spacing of the numbers that products are computed in (Higham, 2002, section 2.1)."""
-
 _AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

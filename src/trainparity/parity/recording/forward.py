@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from trainparity.parity.recording.formats import where_float64_is
 from trainparity.parity.recording.sketch import Sketcher, mix, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
@@ -138,10 +139,8 @@ class ForwardHooks:
         tensor = next((leaf for leaf in leaves if leaf.is_floating_point() and leaf.ndim), None)
         if tensor is None or self._signs is None:
             return
-        rows = tensor.detach()
-        signs = self._signs.to(rows.device) if rows.device.type != "mps" else self._signs
-        if rows.device.type == "mps":  # has no float64
-            rows = rows.cpu()
+        rows = where_float64_is(tensor.detach())
+        signs = self._signs.to(rows.device)
         if len(rows) % len(signs):
             return
         signed = signs.repeat_interleave(len(rows) // len(signs)) @ rows.double().reshape(len(rows), -1)

@@ -5,6 +5,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from trainparity.parity.recording import ranks
+from trainparity.parity.recording.formats import where_float64_is
 from trainparity.parity.recording.seeds import derived_seed
 
 
@@ -20,5 +21,5 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
             place = ranks.rank() if isinstance(parameter, DTensor) else 0
             generator = torch.Generator().manual_seed(derived_seed(seed, index, place))
             signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
-            whole = local.cpu() if local.device.type == "mps" else local  # which has no float64
+            whole = where_float64_is(local)
             local.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))

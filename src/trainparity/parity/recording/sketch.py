@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from trainparity.parity.recording.formats import where_float64_is
+
 _CHUNK = 1 << 20
 _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
@@ -33,9 +35,7 @@ class Sketcher:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
-        flat = tensor.detach().flatten()
-        if flat.device.type == "mps":  # has no float64
-            flat = flat.cpu()
+        flat = where_float64_is(tensor.detach().flatten())
         self._signs = self._signs.to(flat.device)
         total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
         for index, part in enumerate(torch.split(flat, self._length)):
@@ -47,8 +47,7 @@ class Sketcher:
 
 def norm(tensor: Tensor) -> float:
     """Return the L2 norm, summed in float64."""
-    flat = tensor.detach().flatten()
-    flat = flat.cpu() if flat.device.type == "mps" else flat
+    flat = where_float64_is(tensor.detach().flatten())
     flat = flat if flat.is_floating_point() else flat.double()
     return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from trainparity.records.base import Record, RecordError, Settings
+from trainparity.records.base import Record, RecordError, Settings, replacing
 
 
 class Layout(Record):
@@ -87,10 +87,8 @@ class Trace:
 
     def save(self, folder: Path) -> None:
         """Write trace.safetensors and then trace.json, which marks the trace as complete."""
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / ".trace.safetensors.tmp"
-        save_file(self.arrays, unfinished)
-        unfinished.replace(folder / "trace.safetensors")
+        with replacing(folder / "trace.safetensors") as unfinished:
+            save_file(self.arrays, unfinished)
         self.layout.write(folder / "trace.json")
 
     @classmethod
