@@ -26,8 +26,11 @@ class Accelerator(Record):
     """A GPU that torch can use."""
 
     kind: DeviceKind
+    """`cuda` or `mps`."""
     name: str
+    """Model."""
     memory_mib: int
+    """Its memory in MiB."""
     capability: str | None = None
     """CUDA compute capability, for example `9.0`."""
 
@@ -36,17 +39,23 @@ class Environment(Record):
     """Stable facts only: two calls on one machine give the same."""
 
     system: str
+    """Operating system."""
     machine: str
     """Processor architecture, for example `x86_64`."""
     python: str
+    """Version."""
     torch: str
+    """Version."""
     torchvision: str
+    """Version."""
     cuda: str | None
     """The CUDA version that torch was built for; null for a build without."""
     processor: str
+    """The processor's model."""
     cores: int
     """Cores that this process may use."""
     accelerators: list[Accelerator]
+    """GPUs that torch can use."""
     compiler: str | None
     """C++ compiler that torch.compile needs on the CPU."""
     nodes: int

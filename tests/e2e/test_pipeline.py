@@ -37,8 +37,9 @@ def test_every_configuration_trains_and_is_judged(project: Project) -> None:
     summary = project.json("reports/summary.json")
     configurations, pairs = summary["configurations"], summary["pairs"]
     assert isinstance(configurations, dict) and isinstance(pairs, dict)
-    can_train = {name for name, c in configurations.items() if c["status"] == "trained"}
-    assert can_train >= TRAINED, {name: c["reason"] for name, c in configurations.items()}
+    statuses = {name: configuration["status"] for name, configuration in configurations.items()}
+    can_train = {name for name, status in statuses.items() if status["status"] == "trained"}
+    assert can_train >= TRAINED, {name: status["reason"] for name, status in statuses.items()}
     if look().missing is None:
         can_train.add("counterpart")
     for name, pair in pairs.items():
@@ -46,7 +47,7 @@ def test_every_configuration_trains_and_is_judged(project: Project) -> None:
         expected = {"bitwise", "equivalent"} if runs <= can_train else {"skipped"}
         assert pair["verdict"] in expected, (name, pair)
     for name in set(configurations) - can_train:
-        assert configurations[name]["reason"] and configurations[name]["remedy"]
+        assert statuses[name]["reason"] and statuses[name]["remedy"]
     known = summary["known_answer"]
     assert isinstance(known, dict) and known["reproduced"] is True
 

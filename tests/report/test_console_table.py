@@ -45,7 +45,7 @@ def test_reasons_remedies_and_dates_stand_below(built: Summary) -> None:
         "reference / lr-doubled: different: first beyond the floor at step 0 in head.weight",
         "article B's published weights (B1): reproduced by ddp and gradaccum to 4 digits, "
         "largest difference between them 0\n",
-        f"fingerprint {built.environment.fingerprint}",
+        f"fingerprint {built.fingerprint}",
         "measured 2026-03-01 12:30 to 2026-03-02 08:00 UTC",
     ):
         assert expected in text

@@ -123,7 +123,9 @@ def test_the_page_says_why_and_what_to_do(parsed: Page) -> None:
 
 
 def test_text_from_a_run_is_no_markup(built: Summary, read: Artifacts) -> None:
-    hostile = built.configurations["broken"].model_copy(update={"reason": "<script>alert(1)</script>"})
+    broken = built.configurations["broken"]
+    status = broken.status.model_copy(update={"reason": "<script>alert(1)</script>"})
+    hostile = broken.model_copy(update={"status": status})
     changed = built.model_copy(update={"configurations": built.configurations | {"broken": hostile}})
     assert "<script" not in page.render(changed, read)
 
@@ -141,7 +143,12 @@ def test_a_diverged_pair_and_a_floor_of_zero_can_be_drawn(built: Summary, read: 
 def test_a_pipeline_that_trained_nothing_has_a_page(built: Summary, read: Artifacts) -> None:
     nothing = {"trained": "skipped", "failed": "failed", "skipped": "skipped"}
     runs = {
-        name: run.model_copy(update={"status": nothing[run.status], "step_ms": None, "speedup": None, "memory": None})
+        name: run.model_copy(
+            update={
+                "status": run.status.model_copy(update={"status": nothing[run.status.status]}),
+                **{"timing": None, "figures": None, "speedup": None},
+            }
+        )
         for name, run in built.configurations.items()
     }
     bare = {name: dataclasses.replace(run, timing=None, losses=()) for name, run in read.configurations.items()}

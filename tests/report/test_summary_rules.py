@@ -51,24 +51,24 @@ def test_bitwise_is_the_same_training_too(built: Summary) -> None:
 
 def test_what_differs_has_its_time_but_no_speedup(built: Summary) -> None:
     run = built.configurations["lr-doubled"]
-    assert run.step_ms is not None
+    assert run.figures is not None
     assert "verdict different" in withheld(run)
 
 
 def test_what_is_emulated_has_its_time_but_no_speedup(built: Summary) -> None:
     run = built.configurations["dp"]
-    assert run.verdict == "equivalent"
-    assert run.emulated
-    assert run.step_ms is not None
+    assert run.verdict and run.verdict.verdict == "equivalent"
+    assert run.status.emulated
+    assert run.figures is not None
     assert "DataParallel over CPU replicas" in withheld(run)
 
 
 @pytest.mark.parametrize("name", ["mps", "broken"])
 def test_what_did_not_train_has_no_figures(built: Summary, name: str) -> None:
     run = built.configurations[name]
-    assert run.status in withheld(run)
-    assert run.reason
-    assert run.step_ms is run.samples_per_s is run.peak_memory_mib is run.measured_at is None
+    assert run.status.status in withheld(run)
+    assert run.status.reason
+    assert run.timing is run.figures is None
 
 
 def test_no_pair_no_speedup(root: Path) -> None:
@@ -86,7 +86,8 @@ def test_a_pair_that_was_not_judged_gives_no_speedup(root: Path) -> None:
 def test_the_verdict_comes_from_the_pair_with_the_own_reference(root: Path) -> None:
     wrong_precision = pair("ddp", "different", left="reference-bf16")
     replace_pair(root, "ddp", other=wrong_precision, ddp=pair("ddp", left="reference-fp32"))
-    assert build(root).configurations["ddp"].verdict == "equivalent"
+    verdict = build(root).configurations["ddp"].verdict
+    assert verdict and verdict.verdict == "equivalent"
 
 
 def test_times_of_two_environments_are_not_compared(root: Path) -> None:
@@ -94,7 +95,8 @@ def test_times_of_two_environments_are_not_compared(root: Path) -> None:
     write_run(root, status("ddp", strategy="ddp", world_size=2), timing("ddp", 5.0, fingerprint=elsewhere))
     built = build(root)
     assert elsewhere in withheld(built.configurations["ddp"])
-    assert built.configurations["ddp"].fingerprint == elsewhere != built.environment.fingerprint
+    timed = built.configurations["ddp"].timing
+    assert timed and timed.fingerprint == elsewhere != built.fingerprint
 
 
 @pytest.mark.parametrize("changes", [{"status": "failed", "reason": "killed"}, {"emulated": "half of it"}])
@@ -116,9 +118,10 @@ def test_a_speedup_between_devices_says_so(root: Path) -> None:
     write_run(root, status("reference-fp32", device="cuda"), on_gpu)
     built = build(root)
     assert built.configurations["cpu"].speedup is not None
-    assert built.configurations["cpu"].device == "cpu"
+    assert built.configurations["cpu"].status.device == "cpu"
     assert built.configurations["cpu"].reference_device == "cuda"
-    assert built.references["fp32"].peak_memory_mib == 300
+    figures = built.references["fp32"].figures
+    assert figures and figures.peak_memory_mib == 300
 
 
 def test_a_reference_is_its_own_reference_and_has_no_speedup(built: Summary) -> None:
@@ -132,25 +135,25 @@ def test_figures_follow_from_the_steps(root: Path) -> None:
     measured = timing("ddp", 1.0, step_ms=[10.0, 20.0, 30.0], wait_ms=[1.0, 2.0, 9.0], flops_per_step=4e9)
     write_run(root, status("ddp", strategy="ddp", world_size=2), measured)
     run = build(root).configurations["ddp"]
-    assert run.step_ms is not None
-    assert (run.step_ms.p10, run.step_ms.median, run.step_ms.p90) == (12.0, 20.0, 28.0)
-    assert run.samples_per_s == 64 / 0.020
-    assert run.wait_ms == 2.0
-    assert run.flops_per_s == pytest.approx(2e11)
-    assert run.peak_flops_fraction == pytest.approx(2e11 / 9.8e10)
-    assert run.peak_memory_mib == 612.5
-    assert run.measured_at == measured.date
+    assert run.timing == measured and run.figures is not None
+    figures = run.figures
+    assert (figures.step_ms.p10, figures.step_ms.median, figures.step_ms.p90) == (12.0, 20.0, 28.0)
+    assert figures.samples_per_s == 64 / 0.020
+    assert figures.wait_ms == 2.0
+    assert figures.flops_per_s == pytest.approx(2e11)
+    assert figures.peak_flops_fraction == pytest.approx(2e11 / 9.8e10)
+    assert figures.peak_memory_mib == 612.5
 
 
 def test_a_diverged_loss_is_null(root: Path) -> None:
     write_run(root, status("ddp", loss=float("inf")), timing("ddp", 31.0))
-    assert build(root).configurations["ddp"].loss is None
+    assert build(root).configurations["ddp"].status.loss is None
 
 
 def test_what_an_untrained_run_left_from_earlier_is_not_read(root: Path) -> None:
     write_run(root, status("cpu", status="failed", reason="killed", loss=None), None)
     assert layout.timing(root / "runs", "cpu").exists()
-    assert build(root).configurations["cpu"].step_ms is None
+    assert build(root).configurations["cpu"].timing is None
 
 
 def test_a_pipeline_without_known_answer_has_none(root: Path) -> None:

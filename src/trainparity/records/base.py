@@ -22,9 +22,12 @@ class RecordError(ValueError):
 
 
 class Record(BaseModel):
-    """A JSON file: immutable, read strictly, written whole or not at all, keys in the order of the fields."""
+    """A JSON file: immutable, read strictly, written whole or not at all, keys in the order of the fields.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A field's docstring is its description in the JSON Schema.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def write(self, path: Path) -> None:
         """Write the record as JSON under a temporary name, then rename it."""
@@ -50,11 +53,16 @@ class Record(BaseModel):
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file whole or not at all."""
+    write_text(path, csv_text(header, rows))
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a CSV file's text; an empty cell is a null."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    return text.getvalue()
 
 
 def write_text(path: Path, text: str) -> None:

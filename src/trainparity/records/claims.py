@@ -9,13 +9,17 @@ class ClaimResult(Record):
     """A published figure and what was measured for it."""
 
     name: str
+    """As in claims.yaml."""
     statement: str
+    """What the article says."""
     published: str
+    """Its figure, with its hardware."""
     measured: str | None
-    """Null if nothing could be measured; of a claim not measurable here it was measured at another scale."""
+    """Ours, with its unit; null if nothing could be measured; of a claim not measurable here it is of another scale."""
     value: float | None = None
-    """The same as a number, where it is one."""
+    """The same as a number, where it is one and finite."""
     verdict: Literal["confirmed", "not confirmed", "not measurable here"]
+    """The outcome."""
     reason: str | None = None
     """Why it is not measurable here."""
     remark: str | None = None
@@ -23,17 +27,26 @@ class ClaimResult(Record):
     hardware: str | None
     """What the figure was measured on; null where it is not one of time or memory."""
 
+    @property
+    def absent(self) -> bool:
+        """Whether nothing could be measured."""
+        return self.measured is None
+
 
 class ClaimReport(Record):
     """All claims of a study."""
 
     study: str
+    """The study's folder."""
     scale: str | None
+    """The scale in force."""
     dataset: str
     """What was trained on; other data than the article's is named as such in the remarks."""
     environment: str
     """The machine in a few words."""
     fingerprint: str
+    """Of the environment."""
     date: str
     """Of the youngest figure, ISO 8601, UTC; empty if nothing was timed."""
     results: list[ClaimResult]
+    """One for each claim of claims.yaml."""

@@ -7,13 +7,17 @@ class ControlResult(Record):
     """What the checker said of one control over models and seeds."""
 
     name: str
+    """Of the control."""
     what: str
     """How it comes about, in one sentence."""
     expected: str | None
     """The cause that must be named; null if the loop is right and must not be called different."""
     models: list[str]
+    """The models that it was tried on."""
     ranks: int
+    """Processes of each run."""
     trials: int
+    """Runs: models times seeds."""
     different: int
     """Trials with the verdict `different`: caught if it is wrong, false alarms if it is right."""
     not_judged: int
@@ -23,6 +27,7 @@ class ControlResult(Record):
     smallest: float | None
     """Smallest distance over floor of the trials."""
     largest: float | None
+    """Largest distance over floor."""
 
     @property
     def named(self) -> int:
@@ -39,12 +44,17 @@ class ControlReport(Record):
     """The negative and positive controls of the checker."""
 
     date: str
+    """When (ISO 8601, UTC)."""
     fingerprint: str
-    """Of the environment."""
+    """Of the environment that they ran in."""
     machine: str
+    """The processor or GPU."""
     torch: str
+    """Version."""
     seeds: int
+    """Seeds that each control ran with."""
     controls: list[ControlResult]
+    """One for each control."""
 
     @property
     def passed(self) -> bool:

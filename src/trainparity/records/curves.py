@@ -9,6 +9,7 @@ class CurveResult(Record):
     """Do two recipes learn alike? About learning curves over seeds; no proof that a step is the same."""
 
     verdict: Literal["consistent", "drifted", "cannot judge", "skipped", "failed"]
+    """`consistent`: they learn alike; `failed`: a run crashed."""
     reason: str | None = None
     """Why it cannot be judged, what diverged, or why a run did not train."""
     runs: list[int]
@@ -16,10 +17,11 @@ class CurveResult(Record):
     level: float
     """Chance of calling curves of one recipe `drifted`."""
     p_value: float | None = None
+    """Of the permutation test."""
     statistic: float | None = None
     """Largest difference of means over ten parts of the run, in pooled standard deviations over seeds."""
     final: list[float] | None = None
-    """Mean loss of the last part."""
+    """Mean loss of the last part of each recipe's runs."""
     spread: float | None = None
     """Standard deviation of the reference's final loss over seeds."""
     detectable: float | None = None

@@ -17,7 +17,9 @@ class Memory(Record):
     host_mib: float
     """Resident memory of one process."""
     device_allocated_mib: float | None = None
+    """Allocated by tensors on the device; null on the CPU."""
     device_reserved_mib: float | None = None
+    """Held by torch's allocator on the device; null on the CPU."""
 
     @property
     def peak_mib(self) -> float:
@@ -29,49 +31,63 @@ class Utilisation(Record):
     """What NVML saw during the timed phase."""
 
     gpu_percent: float
+    """Share of time that the GPU was busy."""
     temperature_c: float
-    """Highest."""
+    """Highest temperature."""
     energy_j: float | None
-    """Of the whole device; null where the device does not count it."""
+    """Energy of the whole device; null where it does not count it."""
 
 
 class Timing(Record):
     """The timed phase of one run, apart from its parity phase."""
 
     run: str
+    """As in its `Status`."""
     date: str
-    """ISO 8601, UTC, to the second."""
+    """When it was measured (ISO 8601, UTC, to the second): cached figures keep their date."""
     fingerprint: str
     """Of the environment that it was measured in."""
     device_name: str
     """For example `NVIDIA H100` or the processor's model."""
     world_size: int
+    """As in its `Status`."""
     num_threads: int
     """Intra-op threads of each rank."""
     global_batch_size: int
+    """Samples of one optimizer step."""
     step_ms: Annotated[list[float], Field(min_length=2)]
-    """Wall time of each timed optimizer step, synchronised; the slowest rank's."""
+    """Wall time of each timed optimizer step in ms, synchronised; the slowest rank's."""
     wait_ms: list[float]
-    """The part of each step spent waiting for data."""
+    """The part of each step spent waiting for data, in ms."""
     loader_failures: int = 0
     """Ranks whose loading in worker processes failed on the way; their later batches were sliced in memory."""
     warmup_s: float
-    """All untimed steps together, compilation included."""
+    """All untimed steps together in seconds, compilation included."""
     compile_s: float | None = None
-    """Compilation by Dynamo's own account; null if not compiled, or if this torch keeps no such account."""
+    """Compilation in seconds by Dynamo's own account; null if not compiled, or if this torch keeps no such account."""
     graphs: int | None = None
+    """Graphs that Dynamo compiled."""
     graph_breaks: int | None = None
+    """Places where it fell back to Python."""
     break_places: list[str] = Field(default_factory=list)
     """Why and where each graph broke, as Dynamo words it."""
     memory: Memory
+    """Peaks of the timed phase."""
     flops_per_step: float | None = None
     """Floating-point operations of one global batch, forward and backward; null where they can't be counted."""
     peak_flops_per_s: float | None = None
     """Measured: the fastest square matrix product in the run's precision on its device, times ranks."""
     utilisation: Utilisation | None = None
+    """Null without an NVIDIA GPU."""
+
+    @property
+    def step_percentiles_ms(self) -> tuple[float, float, float]:
+        """The 10th, 50th and 90th percentile of the timed steps."""
+        deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
+        return deciles[0], deciles[4], deciles[8]
 
     @property
     def steady(self) -> bool:
         """Whether the machine was the run's alone: the 90th percentile of steps is within `UNSTEADY` times the 10th."""
-        deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
-        return deciles[-1] <= UNSTEADY * deciles[0]
+        low, _, high = self.step_percentiles_ms
+        return high <= UNSTEADY * low

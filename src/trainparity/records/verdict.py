@@ -18,6 +18,7 @@ class Worst(Record):
     """The largest distance over floor of one kind of tensor in one pair."""
 
     kind: Literal["gradient", "update", "weight", "buffer"]
+    """What was compared."""
     distance_over_floor: float
     """`distance` / `floor`; infinity is written as 1e300."""
     distance: float
@@ -36,6 +37,7 @@ class Verdict(Record):
     left: str
     """The run that `right` is compared with: its name, or its folder."""
     right: str
+    """The run that is judged."""
     verdict: Outcome
     """`bitwise` and `equivalent` are the same training."""
     reason: str | None = None
@@ -86,6 +88,7 @@ class ParityReport(Record):
     """The verdicts on all pairs of a pipeline."""
 
     margin: float
+    """`equivalent` means: within this multiple of the noise floor."""
     pairs: dict[str, Verdict]
     """By name, in the order of params.yaml."""
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from trainparity.records.verdict import Verdict
-from trainparity.report.console import STYLES
-from trainparity.report.format import number
+from trainparity.report.format import exact, number
+from trainparity.report.styles import STYLES
 
 
 def show(answer: Verdict, console: Console) -> None:
@@ -16,9 +16,8 @@ def show(answer: Verdict, console: Console) -> None:
         Text.assemble(f"{answer.left} / {answer.right}: ", (answer.verdict, STYLES.get(answer.verdict, "yellow")))
     )
     if answer.distance_over_floor is not None:
-        line = (
-            f"  at most {number(answer.distance_over_floor)} x the noise floor (up to {answer.margin:g} x is rounding)"
-        )
+        most, margin = number(answer.distance_over_floor), number(answer.margin)
+        line = f"  at most {most} x the noise floor (up to {margin} x is rounding)"
         console.print(Text(f"{line}, over {answer.steps_compared} traced steps"))
     if answer.resolution is not None:
         seen = number(answer.resolution)
@@ -46,4 +45,4 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(_value(item) for item in value[:8])
         return shown + (", ..." if len(value) > 8 else "")
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return exact(value) if isinstance(value, float) else str(value)

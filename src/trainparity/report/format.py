@@ -1,7 +1,7 @@
 """Numbers as people read them."""
 
 from trainparity.records.base import INFINITE
-from trainparity.report.schema import SpeedupSummary, StepTime
+from trainparity.report.schema import Speedup
 
 NOTHING = "–"
 
@@ -23,16 +23,31 @@ def number(value: float | None) -> str:
     return f"{value:.{1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
 
 
-def speedup(value: SpeedupSummary | None) -> str:
+def speedup(value: Speedup | None) -> str:
     """Write a speed-up and its interval: `1.23× (1.20–1.27)`."""
     if value is None:
         return NOTHING
     return f"{value.ratio:.2f}× ({value.low:.2f}–{value.high:.2f})"
 
 
-def step_time(value: StepTime | None) -> str:
-    """Write a step time's 10th to 90th percentile in milliseconds."""
-    return NOTHING if value is None else f"{number(value.p10)}–{number(value.p90)}"
+def span(low: float | None, high: float | None) -> str:
+    """Write a range of numbers: `38.4–42.1`."""
+    return f"{number(low)}–{number(high)}"
+
+
+def exact(value: float) -> str:
+    """Write a number with six significant digits, for evidence."""
+    return f"{value:.6g}"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Write a number with so many digits after the point."""
+    return f"{value:.{decimals}f}"
+
+
+def mebibytes(value: int) -> str:
+    """Write a size: `81,920 MiB`."""
+    return f"{value:,} MiB"
 
 
 def rate(value: float | None) -> str:

@@ -5,26 +5,15 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from trainparity.report import format, plots, words
+from trainparity.report import format, plots, styles, words
 from trainparity.report.artifacts import Artifacts
+from trainparity.report.columns import pairs, runs
+from trainparity.report.columns.claims import CLAIMS
+from trainparity.report.columns.column import shown_in
+from trainparity.report.columns.controls import CONTROLS
+from trainparity.report.columns.pairs import PAIRS
+from trainparity.report.columns.runs import RUNS
 from trainparity.report.schema import Summary
-
-SYMBOLS = {
-    "bitwise": "=",
-    "equivalent": "≈",
-    "different": "≠",
-    "skipped": "–",
-    "failed": "✕",
-    "not compared": "?",
-    "reference": "•",
-    "consistent": "≈",
-    "drifted": "≠",
-    "cannot judge": "?",
-    "confirmed": "✓",
-    "not confirmed": "✕",
-    "not measurable here": "–",
-}
-"""Read together with the verdict's word; the colour only repeats them."""
 
 
 def render(summary: Summary, artifacts: Artifacts) -> str:
@@ -38,17 +27,21 @@ def render(summary: Summary, artifacts: Artifacts) -> str:
     )
     environment.filters |= {
         "number": format.number,
-        "speedup": format.speedup,
-        "range": format.step_time,
-        "rate": format.rate,
-        "percent": format.percent,
-        "moment": format.moment,
+        "fixed": format.fixed,
+        "mebibytes": format.mebibytes,
     }
     return environment.get_template("page.html.j2").render(
         summary=summary,
         words=words,
-        nothing=format.NOTHING,
-        symbols=SYMBOLS,
+        key=styles.key,
+        symbols=styles.SYMBOLS,
+        runs=runs.rows(summary),
+        run_columns=RUNS,
+        pairs=pairs.rows(summary),
+        pair_columns=PAIRS,
+        claim_columns=CLAIMS,
+        control_columns=CONTROLS,
+        shown_in=shown_in,
         losses=plots.losses(artifacts),
         distances=plots.distances(artifacts),
         step_times=plots.step_times(artifacts),

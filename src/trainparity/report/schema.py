@@ -1,155 +1,88 @@
-"""reports/summary.json as typed records; docs/summary-schema.md documents every field."""
+"""reports/summary.json as typed records; docs/summary-schema.md is generated from them."""
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
-
+from trainparity.environment import Environment
 from trainparity.records.base import Record
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.known_answer import KnownAnswer
-from trainparity.records.timing import Memory, Utilisation
-from trainparity.records.verdict import Outcome, Verdict
+from trainparity.records.run import Status
+from trainparity.records.timing import Timing
+from trainparity.records.verdict import Verdict
 
 
-class Part(Record):
-    """A part of the summary, whose field docstrings become the descriptions of its JSON Schema."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class StepTime(Part):
+class StepTime(Record):
     """Wall time of one optimizer step in milliseconds."""
 
     median: float
+    """50th percentile."""
     p10: float
+    """10th percentile."""
     p90: float
+    """90th percentile."""
 
 
-class SpeedupSummary(Part):
+class Figures(Record):
+    """What follows from a run's `Timing`."""
+
+    step_ms: StepTime
+    """Of the timed steps."""
+    samples_per_s: float
+    """Global batch / median step time."""
+    wait_ms: float | None
+    """Median time of a step spent waiting for data."""
+    peak_memory_mib: float
+    """Allocated on the device on cuda and mps, else resident in host memory; of one process, the largest."""
+    flops_per_s: float | None
+    """Floating-point operations of a step / median step time."""
+    peak_flops_fraction: float | None
+    """The same as a fraction of the peak measured on this machine."""
+
+
+class Speedup(Record):
     """Median step time of the reference / of the configuration; above 1 is faster."""
 
     ratio: float
+    """The ratio of the medians."""
     low: float
     """Lower bound of the 95 % bootstrap interval: noise within the two runs, no drift between them."""
     high: float
+    """Upper bound of the same interval."""
 
 
-class RunSummary(Part):
-    """One configuration or reference."""
+class RunSummary(Record):
+    """One configuration or reference: what it wrote, how it was judged, and what follows from both."""
 
-    status: Literal["trained", "skipped", "failed"]
-    reason: str | None
-    """Why it was skipped or failed."""
-    remedy: str | None
-    """What to do about it."""
-    device: str | None
-    """cpu, mps or cuda; null if it could not be resolved."""
-    device_name: str | None = None
-    """For example the processor's model; null unless trained."""
-    emulated: bool
-    """Whether this machine only imitates a part of it: its times are then never ranked."""
-    emulated_what: str | None
-    """The part that is imitated."""
-    strategy: str
-    world_size: int
-    accumulation: int
-    """Micro-batches that one rank accumulates per optimizer step."""
-    precision: str
-    compile: str
-    """torch.compile's mode, or `none`."""
-    offload: str
-    steps: int
-    """Optimizer steps of the parity phase."""
-    loss: float | None
-    """Mean loss of the parity phase's last ten steps; null unless trained and finite."""
+    status: Status
+    """What ran, or why it did not."""
+    timing: Timing | None
+    """Null unless it trained."""
+    verdict: Verdict | None
+    """Of the pair reference/this; null if there is no such pair, as for a reference."""
     reference: str
-    """The run that this one is held against; its own name for a reference."""
+    """The run that this one is compared with; its own name for a reference."""
     reference_device: str | None
-    """Device of that run; where it differs from `device`, the speed-up is one between devices."""
-    verdict: Outcome | None
-    """Of the pair reference/this; null if there is no such pair."""
-    distance_over_floor: float | None
-    """Of the same pair, largest over tensors and steps; infinity is 1e300."""
-    speedup: SpeedupSummary | None
+    """Device of that run; where it differs from this run's, the speed-up is one between devices."""
+    figures: Figures | None
+    """Null unless it trained."""
+    speedup: Speedup | None
+    """Null where it is withheld."""
     speedup_withheld: str | None
     """Why there is no speed-up; null if there is one."""
-    step_ms: StepTime | None = None
-    samples_per_s: float | None = None
-    """Global batch / median step time."""
-    wait_ms: float | None = None
-    """Median time of a step spent waiting for data."""
-    peak_memory_mib: float | None = None
-    """Allocated on the device on cuda and mps, else resident in host memory; of one process, the largest."""
-    memory: Memory | None = None
-    warmup_s: float | None = None
-    """All untimed steps, compilation included."""
-    compile_s: float | None = None
-    graphs: int | None = None
-    graph_breaks: int | None = None
-    break_places: list[str] = Field(default_factory=list)
-    """Why and where each graph broke, as Dynamo words it."""
-    loader_failures: int = 0
-    """Ranks whose worker processes failed while it was timed; their later batches were sliced in memory."""
-    flops_per_s: float | None = None
-    """Floating-point operations of a step / median step time."""
-    peak_flops_fraction: float | None = None
-    """The same as a fraction of the peak measured on this machine."""
-    utilisation: Utilisation | None = None
-    num_threads: int | None = None
-    """Intra-op threads of each rank."""
-    measured_at: str | None = None
-    """When its times were measured (ISO 8601, UTC): cached figures keep their date."""
-    fingerprint: str | None = None
-    """Of the environment that its times were measured in."""
 
 
-class AcceleratorSummary(Part):
-    """One accelerator of the machine."""
-
-    kind: str
-    name: str
-    memory_mib: int
-    capability: str | None
-
-
-class EnvironmentSummary(Part):
-    """Where the report was made; each run's own `fingerprint` says where it was measured."""
-
-    fingerprint: str
-    """Stable over reboots; results of one environment are never served as another's."""
-    system: str
-    machine: str
-    python: str
-    torch: str
-    torchvision: str
-    cuda: str | None
-    processor: str
-    cores: int
-    accelerators: list[AcceleratorSummary]
-    compiler: str | None
-    nodes: int
-    image: str | None
-
-
-class WorkloadSummary(Part):
-    """Section `workload` of params.yaml."""
+class Chosen(Record):
+    """A section of params.yaml: what was chosen by name, and its own settings."""
 
     name: str
+    """The entry."""
     options: dict[str, Any]
-    """The workload's own settings."""
+    """Its own settings."""
 
 
-class DatasetSummary(Part):
-    """Section `dataset` of params.yaml."""
-
-    name: str
-    options: dict[str, Any]
-    """The data set's own settings."""
-
-
-class Summary(Part):
+class Summary(Record):
     """The whole of reports/summary.json."""
 
     schema_version: Literal[2] = 2
@@ -170,9 +103,15 @@ class Summary(Part):
     """A study's published figures beside ours; null in a pipeline that is no study."""
     curves: dict[str, CurveResult]
     """Verdicts on learning curves over seeds, by their entry of `curves` in params.yaml."""
-    environment: EnvironmentSummary
+    environment: Environment
+    """Where the report was made; each run's `timing.fingerprint` says where it was measured."""
+    fingerprint: str
+    """Of that environment: stable over reboots; results of one environment are never served as another's."""
     parallel: str | None
     """The configuration that `experiment` reports."""
-    workload: WorkloadSummary
-    dataset: DatasetSummary
+    workload: Chosen
+    """What was trained."""
+    dataset: Chosen
+    """What it was trained on."""
     global_batch_size: int
+    """Samples of one optimizer step."""

@@ -1,25 +1,15 @@
 """From artifacts to the summary: every figure of the report and the rules for withholding one."""
 
-import math
-from typing import Any
+import statistics
 
-import numpy as np
-
-from trainparity.environment import Environment
 from trainparity.params import REFERENCE, reference_name
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 from trainparity.records.verdict import SAME_TRAINING, Verdict
+from trainparity.report import words
 from trainparity.report.artifacts import Artifacts, Run
-from trainparity.report.schema import (
-    DatasetSummary,
-    EnvironmentSummary,
-    RunSummary,
-    SpeedupSummary,
-    StepTime,
-    Summary,
-    WorkloadSummary,
-)
+from trainparity.report.format import number
+from trainparity.report.schema import Chosen, Figures, RunSummary, Speedup, StepTime, Summary
 from trainparity.report.speedup import speedup
 
 
@@ -39,58 +29,60 @@ def build(artifacts: Artifacts) -> Summary:
         controls=artifacts.controls,
         claims=artifacts.claims,
         curves=artifacts.curves.results if artifacts.curves else {},
-        environment=_environment(artifacts.environment),
+        environment=artifacts.environment,
+        fingerprint=artifacts.environment.fingerprint,
         parallel=params.parallel,
-        workload=WorkloadSummary(**params.workload.model_dump(mode="json")),
-        dataset=DatasetSummary(name=dataset.pop("name"), options=dataset),
+        workload=Chosen(**params.workload.model_dump(mode="json")),
+        dataset=Chosen(name=dataset.pop("name"), options=dataset),
         global_batch_size=params.train.global_batch_size,
     )
 
 
 def experiment(status: Status, timing: Timing | None) -> dict[str, str | float | None]:
     """Return the few figures of one run that `dvc exp show` compares between experiments."""
-    figures = _figures(timing)
+    figures = figures_of(timing) if timing else None
     return {
         "configuration": status.run,
         "status": status.status,
         "device": status.device,
-        "loss": _finite(status.loss),
-        "step_ms": figures["step_ms"].median if figures else None,
-        "samples_per_s": figures.get("samples_per_s"),
-        "peak_memory_mib": figures.get("peak_memory_mib"),
-        "compile_s": figures.get("compile_s"),
+        "loss": status.loss,
+        "step_ms": figures.step_ms.median if figures else None,
+        "samples_per_s": figures.samples_per_s if figures else None,
+        "peak_memory_mib": figures.peak_memory_mib if figures else None,
+        "compile_s": timing.compile_s if timing else None,
     }
 
 
-def _run(run: Run, reference: Run, pair: Verdict | None) -> RunSummary:
+def figures_of(timing: Timing) -> Figures:
+    """Compute what follows from a run's timing."""
+    p10, median, p90 = timing.step_percentiles_ms
+    flops_per_s = timing.flops_per_step / (median / 1000) if timing.flops_per_step is not None else None
+    peak = timing.peak_flops_per_s
+    return Figures(
+        step_ms=StepTime(median=median, p10=p10, p90=p90),
+        samples_per_s=timing.global_batch_size / (median / 1000),
+        wait_ms=statistics.median(timing.wait_ms) if timing.wait_ms else None,
+        peak_memory_mib=timing.memory.peak_mib,
+        flops_per_s=flops_per_s,
+        peak_flops_fraction=flops_per_s / peak if flops_per_s is not None and peak else None,
+    )
+
+
+def _run(run: Run, reference: Run, verdict: Verdict | None) -> RunSummary:
     """Summarise one run; a reference is its own reference."""
-    status = run.status
-    withheld = _why_no_speedup(run, reference, pair)
+    withheld = _why_no_speedup(run, reference, verdict)
     ratio = None
     if withheld is None and run.timing and reference.timing:
-        ratio = SpeedupSummary(**speedup(reference.timing.step_ms, run.timing.step_ms)._asdict())
+        ratio = Speedup(**speedup(reference.timing.step_ms, run.timing.step_ms)._asdict())
     return RunSummary(
-        status=status.status,
-        reason=status.reason,
-        remedy=status.remedy,
-        device=status.device,
-        emulated=status.emulated is not None,
-        emulated_what=status.emulated,
-        strategy=status.strategy,
-        world_size=status.world_size,
-        accumulation=status.accumulation_steps,
-        precision=status.precision,
-        compile=status.compile,
-        offload=status.offload,
-        steps=status.steps,
-        loss=_finite(status.loss),
+        status=run.status,
+        timing=run.timing,
+        verdict=verdict,
         reference=reference.status.run,
         reference_device=reference.status.device,
-        verdict=pair.verdict if pair else None,
-        distance_over_floor=pair.distance_over_floor if pair else None,
+        figures=figures_of(run.timing) if run.timing else None,
         speedup=ratio,
         speedup_withheld=withheld,
-        **_figures(run.timing),
     )
 
 
@@ -121,54 +113,13 @@ def _unsteady(timing: Timing) -> str | None:
     """Return that a run's steps took too different times to mean anything; None if they did not."""
     if timing.steady:
         return None
-    p10, p90 = np.percentile(timing.step_ms, [10, 90])
-    kind, _, reference = timing.run.partition("-")
-    stage = f"{REFERENCE}@{reference}" if kind == REFERENCE else f"train@{timing.run}"
+    p10, _, p90 = timing.step_percentiles_ms
     return (
-        f"the steps of {timing.run} took {p10:.3g} to {p90:.3g} ms (p10-p90): something else used the machine; "
-        f"measure again with `dvc repro -s -f {stage}`"
+        f"the steps of {timing.run} took {number(p10)} to {number(p90)} ms (p10-p90): something else used the machine; "
+        f"measure again with `{words.again(timing.run)}`"
     )
 
 
 def _pair_with_reference(artifacts: Artifacts, name: str) -> Verdict | None:
     """Return the verdict on a configuration and its reference; None if no pair compares them."""
     return artifacts.parity.against(name, REFERENCE, reference_name(artifacts.params.reference_of(name)))
-
-
-def _figures(timing: Timing | None) -> dict[str, Any]:
-    """Return the fields of RunSummary that come from its timing; none of them where there is none."""
-    if timing is None:
-        return {}
-    p10, median, p90 = (float(value) for value in np.percentile(timing.step_ms, [10, 50, 90]))
-    flops_per_s = timing.flops_per_step / (median / 1000) if timing.flops_per_step is not None else None
-    peak = timing.peak_flops_per_s
-    return {
-        "device_name": timing.device_name,
-        "step_ms": StepTime(median=median, p10=p10, p90=p90),
-        "samples_per_s": timing.global_batch_size / (median / 1000),
-        "wait_ms": float(np.median(timing.wait_ms)) if timing.wait_ms else None,
-        "peak_memory_mib": timing.memory.peak_mib,
-        "memory": timing.memory,
-        "warmup_s": timing.warmup_s,
-        "compile_s": timing.compile_s,
-        "graphs": timing.graphs,
-        "graph_breaks": timing.graph_breaks,
-        "break_places": timing.break_places,
-        "loader_failures": timing.loader_failures,
-        "flops_per_s": flops_per_s,
-        "peak_flops_fraction": flops_per_s / peak if flops_per_s is not None and peak else None,
-        "utilisation": timing.utilisation,
-        "num_threads": timing.num_threads,
-        "measured_at": timing.date,
-        "fingerprint": timing.fingerprint,
-    }
-
-
-def _environment(environment: Environment) -> EnvironmentSummary:
-    """Copy the environment, its fingerprint beside the facts that it stands for."""
-    return EnvironmentSummary(fingerprint=environment.fingerprint, **environment.model_dump(mode="json"))
-
-
-def _finite(value: float | None) -> float | None:
-    """Return None for a diverged run's NaN or infinity, which JSON has not."""
-    return value if value is not None and math.isfinite(value) else None

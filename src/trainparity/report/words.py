@@ -2,13 +2,15 @@
 
 from typing import NamedTuple
 
+from trainparity.params import REFERENCE, reference_name
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.run import Status
 from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report.format import joined, moment, number
 from trainparity.report.format import speedup as speedup_text
-from trainparity.report.schema import EnvironmentSummary, RunSummary, Summary
+from trainparity.report.schema import RunSummary, Summary
 
 
 class Note(NamedTuple):
@@ -23,32 +25,32 @@ class Note(NamedTuple):
 
 def outcome(run: RunSummary) -> str:
     """Return the word of the verdict column; a run that did not train is never called anything better."""
-    if run.status != "trained":
-        return run.status
-    return run.verdict or "not compared"
+    if run.status.status != "trained":
+        return run.status.status
+    return run.verdict.verdict if run.verdict else "not compared"
 
 
 def speedup_cell(run: RunSummary) -> str:
     """Return what stands in the speed-up column."""
-    if run.speedup is None and run.status == "trained":
-        return "emulated" if run.emulated else "withheld"
+    if run.speedup is None and run.status.status == "trained":
+        return "emulated" if run.status.emulated else "withheld"
     return speedup_text(run.speedup)
 
 
 def imitated(summary: Summary, pair: Verdict) -> bool:
     """Return whether a run of the pair is emulated: its verdict must not look like that of a real one."""
     runs = summary.configurations
-    return any(runs[side].emulated for side in (pair.left, pair.right) if side in runs)
+    return any(runs[side].status.emulated for side in (pair.left, pair.right) if side in runs)
 
 
 def parity_sentence(summary: Summary) -> str:
     """Answer the first question: is it still the same training?"""
     runs = summary.configurations.values()
-    trained = [run for run in runs if run.status == "trained"]
+    trained = [run for run in runs if run.status.status == "trained"]
     same = sum(outcome(run) in SAME_TRAINING for run in trained)
-    counts = {word: sum(run.status == word for run in runs) for word in ("skipped", "failed")}
+    counts = {word: sum(run.status.status == word for run in runs) for word in ("skipped", "failed")}
     others = [f"{count} {word}" for word, count in counts.items() if count]
-    emulated = sum(run.emulated for run in trained)
+    emulated = sum(run.status.emulated is not None for run in trained)
     of = f"{len(trained)} trained configurations" + (f" ({emulated} emulated)" if emulated else "")
     text = f"{same} of {of} are the same training as the reference"
     return f"{text}; {joined(others)}." if others else f"{text}."
@@ -107,19 +109,20 @@ def known_answer_sentence(answer: KnownAnswer | None) -> str:
     return f"{claim}: NOT reproduced to {answer.decimals} digits: {distances}, {between}"
 
 
-def environment_sentence(environment: EnvironmentSummary) -> str:
+def environment_sentence(summary: Summary) -> str:
     """Name the machine in one line."""
+    environment = summary.environment
     hardware = [f"{environment.processor}, {environment.cores} cores"]
     hardware += [accelerator.name for accelerator in environment.accelerators]
     system = f"{environment.system} {environment.machine}"
     software = f"Python {environment.python}, torch {environment.torch}"
-    return "; ".join([*hardware, system, software, f"fingerprint {environment.fingerprint}"])
+    return "; ".join([*hardware, system, software, f"fingerprint {summary.fingerprint}"])
 
 
 def dates_sentence(summary: Summary) -> str:
     """Say when the times were measured, which may be long before the report was made."""
     runs = (*summary.configurations.values(), *summary.references.values())
-    dates = sorted(run.measured_at for run in runs if run.measured_at)
+    dates = sorted(run.timing.date for run in runs if run.timing)
     if not dates:
         return "nothing was measured"
     first, last = moment(dates[0]), moment(dates[-1])
@@ -128,9 +131,8 @@ def dates_sentence(summary: Summary) -> str:
 
 def notes(summary: Summary) -> list[Note]:
     """List what the table can't say: why runs are missing, what differs, why a speed-up is withheld."""
-    runs = [(run.reference, f"reference@{name}", run) for name, run in summary.references.items()]
-    runs += [(name, f"train@{name}", run) for name, run in summary.configurations.items()]
-    found = [_not_run(name, stage, run) for name, stage, run in runs if run.status != "trained"]
+    runs = [*summary.references.values(), *summary.configurations.values()]
+    found = [_not_run(run.status) for run in runs if run.status.status != "trained"]
     for name, pair in summary.pairs.items():
         if pair.verdict == "different":
             where = f"first beyond the floor at step {pair.step} in {pair.tensor}"
@@ -143,20 +145,28 @@ def notes(summary: Summary) -> list[Note]:
         if not pair.ranks_agree:
             found.append(Note(name, "different", "the ranks of a run did not hold the same parameters", None))
     for name, run in summary.configurations.items():
-        if run.status == "trained" and run.speedup_withheld:
+        if run.status.status == "trained" and run.speedup_withheld:
             found.append(Note(name, "no speed-up", run.speedup_withheld, None))
-        if run.break_places:
-            found.append(Note(name, "graph breaks", "; ".join(run.break_places), None))
-        if run.loader_failures:
-            what = f"the workers of {run.loader_failures} of {run.world_size} ranks; it trained on without them"
-            remedy = f"the run said why and what to do; `dvc repro -s -f train@{name}` lets it say so again"
+        if run.timing and run.timing.break_places:
+            found.append(Note(name, "graph breaks", "; ".join(run.timing.break_places), None))
+        if run.timing and run.timing.loader_failures:
+            failures, ranks = run.timing.loader_failures, run.timing.world_size
+            what = f"the workers of {failures} of {ranks} ranks; it trained on without them"
+            remedy = f"the run said why and what to do; `{again(name)}` lets it say so again"
             found.append(Note(name, "loader failed", what, remedy))
     return found
 
 
-def _not_run(name: str, stage: str, run: RunSummary) -> Note:
+def _not_run(status: Status) -> Note:
     """Say why a run is missing. DVC never tries a failed one again by itself: to it the stage ended well."""
-    steps = [run.remedy] if run.remedy else []
-    if run.status == "failed":
-        steps.append(f"try again with `dvc repro -s -f {stage}`")
-    return Note(name, run.status, run.reason or "no reason recorded", "; ".join(steps) or None)
+    steps = [status.remedy] if status.remedy else []
+    if status.status == "failed":
+        steps.append(f"try again with `{again(status.run)}`")
+    return Note(status.run, status.status, status.reason or "no reason recorded", "; ".join(steps) or None)
+
+
+def again(run: str) -> str:
+    """Return the command that trains a run again."""
+    prefix = reference_name("")
+    stage = f"{REFERENCE}@{run.removeprefix(prefix)}" if run.startswith(prefix) else f"train@{run}"
+    return f"dvc repro -s -f {stage}"
