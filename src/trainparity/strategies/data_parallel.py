@@ -1,55 +1,31 @@
 """`nn.DataParallel`: one process, the batch scattered over replicas; without GPUs its algorithm on the CPU."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from trainparity.strategies.base import Divisible, Strategy
 
-from trainparity.strategies.base import Strategy
-
-
-class CpuReplicas(nn.Module):
-    """The algorithm of `nn.DataParallel` over replicas on the CPU, where PyTorch's own passes through.
-
-    Scatter the inputs in contiguous chunks, broadcast parameters and buffers, run every replica, gather the
-    outputs; backward adds the replicas' gradients up on the master. Replicas run in turn: it shows parity,
-    and its time means nothing. Buffers of all replicas but the first are thrown away, as there.
-    """
-
-    def __init__(self, module: nn.Module, num_replicas: int) -> None:
-        super().__init__()
-        self.module = module
-        self.num_replicas = num_replicas
-
-    def forward(self, *inputs: Any, **keywords: Any) -> Any:
-        """Run the module on chunks of all tensors [B, ...] in its inputs; return its outputs joined again."""
-        leaves, structure = tree_flatten((inputs, keywords))
-        size = next(len(leaf) for leaf in leaves if isinstance(leaf, Tensor))
-        count = min(self.num_replicas, size)
-        scattered = [leaf.chunk(count) if isinstance(leaf, Tensor) else [leaf] * count for leaf in leaves]
-        # Chunks of 3 samples over 4 replicas, say, may be fewer than the replicas.
-        outputs = [
-            self._replica(index, *tree_unflatten(list(chunk), structure))
-            for index, chunk in enumerate(zip(*scattered, strict=False))
-        ]
-        return tree_map(lambda *parts: torch.cat(parts), *outputs)
-
-    def _replica(self, index: int, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        # A clone's backward adds to the master's gradient, as DataParallel's broadcast does.
-        state = {name: parameter.clone() for name, parameter in self.module.named_parameters()}
-        for name, buffer in self.module.named_buffers():
-            state[name] = buffer if index == 0 else buffer.clone()
-        return functional_call(self.module, state, inputs, keywords)
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class DataParallel(Strategy):
     """Article B's and D's DP: a master scatters, gathers, computes the loss and updates."""
 
-    def setup(self, model: nn.Module, blocks: Sequence[nn.Module]) -> nn.Module:
+    replicas = "nn.DataParallel"
+
+    @classmethod
+    def misfit(cls, world_size: int, tensor_parallel_size: int) -> tuple[str, str] | None:
+        """Run over two replicas or more."""
+        if world_size < 2:
+            return "world_size", "it splits a batch over replicas, so at least 2 is allowed"
+        return cls.unsplit(tensor_parallel_size)
+
+    def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Wrap the model for as many GPUs or CPU replicas as the configuration's world size."""
+        from torch import nn
+
+        from trainparity.strategies.cpu_replicas import CpuReplicas
+
         replicas = self.execution.num_replicas
         if self.execution.device.type == "cuda":
             return nn.DataParallel(model.to(self.execution.device), device_ids=list(range(replicas)))

@@ -1,22 +1,27 @@
 """`DistributedDataParallel`: a process per rank, gradients averaged while backward runs."""
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
+from trainparity.strategies.base import Divisible
 from trainparity.strategies.distributed import Distributed
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Ddp(Distributed):
     """Every rank holds the whole model; no master."""
 
-    def setup(self, model: nn.Module, blocks: Sequence[nn.Module]) -> nn.Module:
+    def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Wrap the model, which also broadcasts rank 0's weights."""
+        from torch.nn.parallel import DistributedDataParallel
+
         return DistributedDataParallel(model.to(self.execution.device))
 
-    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+    def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
         """Skip the all-reduce of this backward."""
+        from torch.nn.parallel import DistributedDataParallel
+
         assert isinstance(model, DistributedDataParallel)
         return model.no_sync()

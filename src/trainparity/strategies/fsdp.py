@@ -1,47 +1,62 @@
 """FSDP2 (`fully_shard`): parameters, gradients and optimizer state sharded over the ranks, offloaded on request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
-
+from trainparity.strategies.base import Divisible
 from trainparity.strategies.distributed import Distributed
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
 
 
 class Fsdp(Distributed):
     """Each block gathers its parameters when it runs and frees them after."""
 
-    def compile(self, model: nn.Module, blocks: Sequence[nn.Module], mode: str) -> None:
+    offloads_parameters = True
+
+    def compile(self, model: "nn.Module", workload: Divisible, mode: str) -> None:
         """Compile block by block: FSDP's hooks between the blocks would break one graph of the whole model."""
-        for part in blocks or (model,):
+        for part in workload.blocks(model) or (model,):
             part.compile(mode=mode)
 
-    def setup(self, model: nn.Module, blocks: Sequence[nn.Module]) -> nn.Module:
+    def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Shard the blocks, then what is left; offloaded parameters wait in host memory."""
-        device = self.execution.device
+        from torch.distributed.device_mesh import init_device_mesh
+
         # Without an explicit mesh, fully_shard looks for an accelerator.
-        mesh = init_device_mesh(device.type, (self.execution.world_size,))
+        mesh = init_device_mesh(self.execution.device.type, (self.execution.world_size,))
+        return self.fully_shard(model, workload, mesh)
+
+    def fully_shard(self, model: "nn.Module", workload: Divisible, mesh: "DeviceMesh") -> "nn.Module":
+        """Shard over the ranks of a mesh of one dimension."""
+        from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
+
+        device = self.execution.device
         policy = OffloadPolicy()
         if self.execution.offload_parameters:
             policy = CPUOffloadPolicy(pin_memory=device.type == "cuda")
         else:
             model.to(device)
-        for part in (*blocks, model):
+        for part in (*workload.blocks(model), model):
             fully_shard(part, mesh=mesh, offload_policy=policy)
         for buffer in model.buffers():  # the policy offloads parameters only
             buffer.data = buffer.data.to(device)
         return model
 
-    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+    def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
         """Skip the reduce-scatter of this backward."""
+        from torch.distributed.fsdp import FSDPModule
+
         assert isinstance(model, FSDPModule)
         return _without_sync(model)
 
 
 @contextmanager
-def _without_sync(model: FSDPModule) -> Iterator[None]:
+def _without_sync(model: "FSDPModule") -> Iterator[None]:
     model.set_requires_gradient_sync(False)
     try:
         yield

@@ -9,13 +9,16 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from trainparity import strategies
 from trainparity.data.loader import micro_batches
 from trainparity.data.prepared import Prepared
 from trainparity.data.workers import WorkersFailed
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
-from trainparity.strategies import STRATEGIES, Execution, Strategy
+from trainparity.strategies import Execution, Strategy
 from trainparity.training.checkpointing import recompute_in_backward
+from trainparity.training.clipping import clip_gradients
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
+from trainparity.training.randomness import seed_step
 from trainparity.training.sampler import Sampler
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness, Workload
@@ -64,7 +67,7 @@ class Trainer:
             shuffle=train.shuffle,
             order=order,
         )
-        self.strategy: Strategy = STRATEGIES[configuration.strategy](execution)
+        self.strategy: Strategy = strategies.load(configuration.strategy)(execution)
         # Initial weights come from the seed on the CPU, whatever device they move to.
         torch.manual_seed(train.seed)
         self.plain = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
@@ -78,12 +81,11 @@ class Trainer:
 
     def wrap(self) -> None:
         """Checkpoint, compile, distribute, make the optimizer: each must see what the one before it made."""
-        blocks = self.workload.blocks(self.plain)
         if self.configuration.checkpointing:
-            recompute_in_backward(blocks or (self.plain,))
+            recompute_in_backward(self.workload.blocks(self.plain) or (self.plain,))
         if self.configuration.compile != "none":
-            self.strategy.compile(self.plain, blocks, self.configuration.compile)
-        self.model = self.strategy.setup(self.plain, blocks)
+            self.strategy.compile(self.plain, self.workload, self.configuration.compile)
+        self.model = self.strategy.setup(self.plain, self.workload)
         self.optimizer = self.workload.optimizer(self.plain) or make_optimizer(self.train.optimizer, self.plain)
 
     @property
@@ -128,7 +130,7 @@ class Trainer:
         Returns:
             This rank's part of the mean loss over the global batch: a scalar on the device.
         """
-        torch.manual_seed(hash((self.train.seed, step, self.execution.rank)))  # for dropout and the like
+        seed_step(self.train.seed, step, self.execution)
         count = self._global_count(step, micro_batches)
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.execution.device)
@@ -139,7 +141,7 @@ class Trainer:
                 total += self._backward(micro_batch, count)
         self.scaler.unscale_(self.optimizer)
         if self.train.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.plain.parameters(), self.train.clip_norm)
+            clip_gradients(list(self.plain.parameters()), self.train.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return total
@@ -150,8 +152,8 @@ class Trainer:
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in micro_batch.batch.items()}
         with autocast(self.precision, device), self._offloaded_activations():
             loss = self.workload.loss(self.model, batch) * float(micro_batch.counted)
-        # Ranks average their gradients: times the world size that is a sum, like the loss before division.
-        self.scaler.scale(loss * (self.execution.world_size / count)).backward()  # type: ignore[no-untyped-call]
+        # Groups of ranks average their gradients: times their number that is a sum, like the loss before division.
+        self.scaler.scale(loss * (self.execution.num_groups / count)).backward()  # type: ignore[no-untyped-call]
         return loss.detach() / count
 
     def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:

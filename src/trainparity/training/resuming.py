@@ -41,7 +41,7 @@ class Resuming:
             Interrupted: a stop was requested.
         """
         trainer = self._trainer
-        stop = bool(trainer.strategy.sum(torch.tensor(int(self._stop_requested()))))
+        stop = bool(trainer.strategy.gather(torch.tensor(int(self._stop_requested()))).any())
         if step >= trainer.num_steps or not (stop or step % trainer.train.checkpoint_every == 0):
             return
         scalars = {"step": step, "scaler": trainer.scaler.state_dict()}

@@ -59,7 +59,7 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
         global_batch_size=spec.train.global_batch_size,
         step_ms=slowest[0].tolist(),
         wait_ms=slowest[1].tolist(),
-        loader_failures=int(trainer.strategy.sum(torch.tensor(len(trainer.loader_failures)))),
+        loader_failures=int(trainer.strategy.gather(torch.tensor(len(trainer.loader_failures))).sum()),
         warmup_s=warmup_s,
         compile_s=seconds,
         graphs=graphs,

@@ -1,14 +1,17 @@
 """The interface of a workload: model, loss and randomness. It knows nothing of ranks, devices or steps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from trainparity.validation import Section
 from trainparity.workloads.randomness import SampleRandomness
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
 
 Batch = dict[str, Tensor]
 """Tensors by name, each [B, ...]; `samples` holds the B samples' indices in the dataset (int64)."""
@@ -79,3 +82,11 @@ class Workload(ABC):
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """Return the model's parts worth sharding or compiling apart; none: the model is one part."""
         return ()
+
+    def tensor_parallel_plan(self, model: nn.Module) -> Mapping[str, "ParallelStyle"]:
+        """Return how modules are split over the ranks of `tensor_parallel`, by their names in the model.
+
+        As `torch.distributed.tensor.parallel.parallelize_module` takes it; a module that is not named is whole on every
+        rank. Nothing: the workload has no such plan, and cannot be trained so.
+        """
+        return {}

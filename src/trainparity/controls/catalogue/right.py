@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainparity.controls.loop import GLOBAL_BATCH, STEPS, Ddp, Fsdp, Loop
 from trainparity.parity.recorder import Recorder, record
-from trainparity.strategies.data_parallel import CpuReplicas
+from trainparity.strategies.cpu_replicas import CpuReplicas
 
 
 class Itself(Loop):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainparity.strategies.data_parallel import CpuReplicas
+from trainparity.strategies.cpu_replicas import CpuReplicas
 
 
 class Model(nn.Module):

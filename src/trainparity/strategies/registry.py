@@ -1,0 +1,9 @@
+"""The strategies by their names in params.yaml. Adding one is a file and an entry here."""
+
+STRATEGIES = {
+    "single": "trainparity.strategies.base:Strategy",
+    "data_parallel": "trainparity.strategies.data_parallel:DataParallel",
+    "ddp": "trainparity.strategies.ddp:Ddp",
+    "fsdp": "trainparity.strategies.fsdp:Fsdp",
+}
+"""`module:Class`, imported when asked for."""
