@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.parity.compare import compare_pairs
+from trainparity.parity.pairs import compare_pairs
 from trainparity.stage import exit_code
 
 

@@ -51,7 +51,7 @@ def test_a_fault_is_named_and_confirmed(tmp_path: Path, workload: str, cause: st
     code, found = check(tmp_path, f"tests.support.faulty:{workload}", "ddp:2", "--steps=4")
     pair = found["ddp-2"]
     assert (code, pair["verdict"], pair["cause"]) == (1, "different", cause)
-    assert "in float64" in pair["confirmation"] and "no rounding" in pair["confirmation"]
+    assert "in float64" in pair["confirmation"] and "it is not rounding" in pair["confirmation"]
     assert confirmed in pair["confirmation"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.parity.folders import compare_folders
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

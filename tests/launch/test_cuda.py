@@ -8,7 +8,7 @@ from trainparity import params, validation
 from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
-from trainparity.parity.compare import compare_pairs
+from trainparity.parity.pairs import compare_pairs
 
 ROOT = Path(__file__).parents[2]
 ON_A_GPU = ["cuda-single", "ddp", "gradaccum", "fsdp-offload", "compiled"]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import trainparity
-from trainparity.parity.folders import compare_folders
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import RecordError
 

@@ -15,6 +15,8 @@ from tests.support.report_tree import (
 from trainparity.params import load
 from trainparity.records import layout
 from trainparity.records.base import RecordError
+from trainparity.records.claims import ClaimReport
+from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.timing import Memory
 from trainparity.records.verdict import Verdict
 from trainparity.report import artifacts, summary
@@ -85,7 +87,7 @@ def test_a_pair_that_was_not_judged_gives_no_speedup(root: Path) -> None:
 
 def test_the_verdict_comes_from_the_pair_with_the_own_reference(root: Path) -> None:
     wrong_precision = pair("ddp", "different", left="reference-bf16")
-    replace_pair(root, "ddp", other=wrong_precision, ddp=pair("ddp", left="reference-fp32"))
+    replace_pair(root, "cpu", cpu=wrong_precision, ddp=pair("ddp", left="reference-fp32"))
     verdict = build(root).configurations["ddp"].verdict
     assert verdict and verdict.verdict == "equivalent"
 
@@ -180,3 +182,18 @@ def test_the_summary_survives_its_file(built: Summary, tmp_path: Path) -> None:
     built.write(tmp_path / "summary.json")
     assert Summary.read(tmp_path / "summary.json") == built
     assert built.known_answer == known_answer()
+
+
+def test_what_was_removed_from_params_does_not_reach_the_summary_or_the_page(root: Path) -> None:
+    write_run(root, status("removed"), timing("removed", 1.0))
+    write_parity(root, pairs() | {"removed": pair("removed")})
+    result = CurveResult(verdict="drifted", runs=[5, 5], level=0.05)
+    CurveReport(results={"removed": result}).write(root / "reports/curves.json")
+    claims = ClaimReport(study="removed", scale=None, dataset="", environment="", fingerprint="", date="", results=[])
+    claims.write(root / "reports/claims.json")
+    (root / "reports/picture.png").write_bytes(b"removed")
+    found = artifacts.read(root, load(root / "params.yaml"))
+    built = summary.build(found)
+    assert "removed" not in built.model_dump_json()
+    assert set(found.distances) < set(found.parity.pairs) == set(pairs())
+    assert found.picture is found.claims is None

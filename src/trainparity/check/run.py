@@ -8,9 +8,9 @@ from trainparity.environment import Environment
 from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Configuration, Params, Precision, reference_name
-from trainparity.parity.compare import load_run, load_twins
 from trainparity.parity.curves import judge_runs
 from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.pairs import load_run, load_twins
 from trainparity.parity.verdict import Run, judge
 from trainparity.records import layout
 from trainparity.records.check import CheckReport
@@ -48,7 +48,7 @@ def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int
 
 @dataclass(frozen=True)
 class Checker:
-    """Everything that is trained for one check lies in `folder`."""
+    """Trains and judges the candidates of one check; everything that it writes is in `folder`."""
 
     params: Params
     folder: Path
@@ -71,7 +71,7 @@ class Checker:
 
     def run(self, name: str, configuration: Configuration) -> Run:
         """Train a configuration, after its reference if that has not been trained yet."""
-        self.progress(f"{name}, against {reference_name(configuration.precision)} and its twins")
+        self.progress(f"{name}, compared with {reference_name(configuration.precision)} and its twins")
         self._reference(configuration.precision)
         params = self.params.model_copy(update={"configs": {name: configuration}})
         run_configuration(params, self.environment, name, runs=self.runs, data=self.data, timed=False)
@@ -94,7 +94,7 @@ class Checker:
         return judge(reference, run, floor, self.params.parity.margin)
 
     def confirm(self, name: str, configuration: Configuration, result: Verdict, *, float64: bool) -> Verdict:
-        """Look at a difference again, with the factor fixed that is said to cause it."""
+        """Judge a difference again: in float64, and with the factor fixed that is said to cause it."""
         if float64 and configuration.precision == "fp32":
             result = self.second_opinion(name, configuration, result)
         if result.cause == "randomness":
@@ -111,7 +111,7 @@ class Checker:
         before, after = (max((w.distance for w in r.worst), default=0.0) for r in (result, again))
         text = f"in float64 the largest distance is {after:.2g}, after {before:.2g}"
         if after > 1e-4 * before:
-            return _confirmed(result, f"{text}: no rounding")
+            return _confirmed(result, f"{text}: it is not rounding")
         rounding = {
             "verdict": "equivalent",
             "weights": "equivalent",
@@ -131,11 +131,13 @@ class Checker:
         )
         left, right = self.run(f"{name}-recut", same), load_run(layout.state(self.runs, name))
         again = judge(left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
+        if again.weights is None:
+            return _confirmed(result, f"one process with the same micro-batches gave no answer: {again.reason}")
         alike = "the weights are equivalent" if again.weights in SAME_TRAINING else "they differ as well"
         return _confirmed(result, f"against one process with the same micro-batches {alike}")
 
     def without_dropout(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
-        """Confirm that dropout is the cause: both again without."""
+        """Confirm that dropout is the cause: reference and candidate are trained again without it."""
         train = self.params.train.model_copy(update={"dropout": False})
         checker = replace(
             self, params=self.params.model_copy(update={"train": train}), folder=self.folder / "without-dropout"

@@ -18,7 +18,7 @@ class Figure(NamedTuple):
     text: str
     """With its unit."""
     value: float | None = None
-    """As a number, to be held against `expect`."""
+    """As a number, to be compared with `expect`."""
     holds: bool | None = None
     """Whether the claim is confirmed, for measures that judge themselves."""
     timings: tuple[Timing, ...] = ()

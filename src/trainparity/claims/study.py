@@ -24,7 +24,7 @@ from trainparity.records.verdict import ParityReport, Verdict
 
 
 class NotMeasurable(Exception):
-    """A claim can't be measured here; the message says why."""
+    """A claim cannot be measured here; the message says why."""
 
 
 class Study:
@@ -144,6 +144,6 @@ class Study:
         return sum(parameter.numel() for parameter in model.parameters())
 
     def _reference(self, run: str) -> str:
-        """Return the entry of `references` that a run is, or is held against."""
+        """Return the entry of `references` that a run is, or is compared with."""
         references = {reference_name(reference): reference for reference in self.params.references}
         return references.get(run) or self.params.reference_of(run)

@@ -26,7 +26,7 @@ def compare(
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
 ) -> None:
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
-    from trainparity.parity.folders import compare_folders  # imports torch
+    from trainparity.parity.compare import compare_folders  # imports torch
     from trainparity.report import answer
 
     verdict = compare_folders(left, right, floor or (), margin=margin)

@@ -15,10 +15,10 @@ import torch
 from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
 from trainparity.environment import usable_cores
-from trainparity.parity.folders import compare_folders
+from trainparity.parity.compare import compare_folders
 from trainparity.records.base import RecordError, write_text
 from trainparity.records.controls import ControlResult
-from trainparity.records.verdict import Verdict
+from trainparity.records.verdict import JUDGED, Verdict
 
 TWINS = 3
 Trial = tuple[Control, str, int]
@@ -108,7 +108,7 @@ def _count(control: Control, answers: Sequence[Verdict]) -> ControlResult:
         ranks=control.num_ranks,
         trials=len(answers),
         different=len(different),
-        not_judged=sum(answer.verdict == "cannot judge" for answer in answers),
+        not_judged=sum(answer.verdict not in JUDGED for answer in answers),
         causes=dict(causes.most_common()),
         smallest=min(finite, default=None),
         largest=max(finite, default=None),

@@ -1,69 +1,65 @@
-"""Judge all pairs of a pipeline from what its runs left on disk."""
+"""Judge two recorded runs by their folders: what `trainparity compare` does."""
 
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
-from trainparity.params import REFERENCE, Curves, Params, reference_name
-from trainparity.parity.curves import judge_runs
-from trainparity.parity.floor import NoiseFloor
-from trainparity.parity.recording.trace import Trace
-from trainparity.parity.verdict import Run, judge, series
-from trainparity.records import layout
-from trainparity.records.base import write_csv
-from trainparity.records.curves import CurveReport
+from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
+from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.verdict import judge_traces
+from trainparity.records.base import RecordError
 from trainparity.records.run import Status
-from trainparity.records.verdict import ParityReport, Verdict
+from trainparity.records.verdict import Verdict
 
 
-def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
-    """Judge every pair of `params`; write `parity.json` and `distance.csv` into `reports`.
+def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0) -> Verdict:
+    """Judge the run in `right` against the one in `left`; `left/twins/*` and `twins` measure the noise floor.
+
+    A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
+    train gives `failed` or `skipped`.
+    """
+    names = str(left), str(right)
+    try:
+        for folder in (left, right):
+            if (status := _status(folder)) and status.status != "trained":
+                reason = f"{status.run} was {status.outcome}"
+                return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin)
+        ours, theirs = load(left), load(right)
+        floor = _floor(ours, [load(folder) for folder in [*_twins_of(left), *twins]])
+    except RecordError as error:
+        return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin)
+    return judge_traces(ours, theirs, floor, margin, names)
+
+
+def _status(folder: Path) -> Status | None:
+    """Return what became of a run of the pipeline; None for a run that a Recorder recorded."""
+    for place in (folder, folder / "state"):
+        if (place / "status.json").exists():
+            return Status.read(place / "status.json")
+    return None
+
+
+def load(folder: Path) -> Trace:
+    """Read the trace of a recorded run, or of a run of the pipeline.
 
     Raises:
-        RecordError: a run's status or trace is missing or damaged.
+        RecordError: there is none, or it is damaged.
     """
-
-    @cache
-    def run(name: str) -> Run:
-        return load_run(layout.state(runs, name))
-
-    @cache
-    def floor(name: str) -> NoiseFloor | None:
-        reference = run(name).trace
-        return NoiseFloor(reference, load_twins(layout.state(runs, name))) if reference else None
-
-    verdicts: dict[str, Verdict] = {}
-    rows: list[tuple[object, ...]] = []
-    for name, pair in params.pairs.items():
-        reference = reference_name(params.reference_of(pair.right))
-        left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
-        verdicts[name] = judge(left, right, floor(reference), params.parity.margin)
-        if verdicts[name].distance_over_floor is not None and left.trace and right.trace:
-            noise = floor(reference)
-            assert noise is not None
-            rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
-    if params.curves:
-        _compare_curves(params.curves, layout.curves(runs)).write(reports / "curves.json")
-    report = ParityReport(margin=params.parity.margin, pairs=verdicts)
-    report.write(reports / "parity.json")
-    write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
-    return report
+    for place in (folder, folder / "state"):
+        if (place / "trace.json").exists():
+            return Trace.load(place)
+    what = "no such folder" if not folder.exists() else "holds no trace.json: the run was not recorded, or did not end"
+    raise RecordError(f"{folder}: {what}")
 
 
-def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
-    """Judge every pair of recipes by the losses of its seeds."""
-
-    def folders(reference: str) -> list[Path]:
-        return [layout.state(runs, f"{reference}-{seed}") for seed in range(curves.seeds)]
-
-    return CurveReport(results={n: judge_runs(folders(p.left), folders(p.right)) for n, p in curves.pairs.items()})
+def _twins_of(folder: Path) -> list[Path]:
+    """Return the folders of the twins that a run has beside it, finished ones."""
+    return sorted(path.parent for place in ("twins", "state/twins") for path in (folder / place).glob("*/trace.json"))
 
 
-def load_run(state: Path) -> Run:
-    """Read a run's status and, if it trained, its trace."""
-    status = Status.read(state / "status.json")
-    return Run(status, Trace.load(state) if status.status == "trained" else None)
-
-
-def load_twins(state: Path) -> list[Trace]:
-    """Read the traces of a reference's twins."""
-    return [Trace.load(folder) for folder in sorted((state / "twins").iterdir())]
+def _floor(reference: Trace, twins: Sequence[Trace]) -> Floor:
+    for twin in twins:
+        if mismatch := comparable(reference.layout, twin.layout):
+            raise RecordError(f"a twin is of another run: {mismatch}")
+        if not twin.layout.twin:
+            raise RecordError("a run given as floor is no twin; record it with TRAINPARITY_TWIN=1 (or 2, 3, ...)")
+    return NoiseFloor(reference, twins) if twins else AnalyticFloor(reference)

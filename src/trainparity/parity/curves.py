@@ -44,7 +44,7 @@ def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
     """
     result = CurveResult(verdict="cannot judge", runs=[len(left), len(right)], level=LEVEL)
     if math.comb(len(left) + len(right), len(left)) * LEVEL < 2:
-        reason = f"{len(left)} and {len(right)} runs can't show a difference at a level of {LEVEL}; four of each can"
+        reason = f"{len(left)} and {len(right)} runs cannot show a difference at a level of {LEVEL}; four of each can"
         return result.model_copy(update={"reason": reason})
     ours, theirs = (np.array([_parts(curve) for curve in curves]) for curves in (left, right))
     if not np.isfinite(ours).all():

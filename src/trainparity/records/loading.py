@@ -6,7 +6,7 @@ from trainparity.records.base import Record
 
 
 class LoaderMemory(Record):
-    """What loading holds when the workers have loaded all that they may ahead; null where it can't be seen."""
+    """What loading holds when the workers have loaded all that they may ahead; null where the system hides it."""
 
     workers_rss_mib: float
     """Resident memory of all processes that loading started; pages that several share count in each."""
@@ -36,7 +36,7 @@ class LoaderFigures(Record):
     """The part of it spent waiting for batches."""
     memory: LoaderMemory
     compared: int
-    """Batches after the timed ones, held against the same ones sliced in memory."""
+    """Batches after the timed ones that were compared with the same ones sliced in memory."""
     identical: int
     """Those of them that have the same bits."""
 

@@ -74,7 +74,7 @@ class Timing(Record):
     memory: Memory
     """Peaks of the timed phase."""
     flops_per_step: float | None = None
-    """Floating-point operations of one global batch, forward and backward; null where they can't be counted."""
+    """Floating-point operations of one global batch, forward and backward; null where they cannot be counted."""
     peak_flops_per_s: float | None = None
     """Measured: the fastest square matrix product in the run's precision on its device, times ranks."""
     utilisation: Utilisation | None = None

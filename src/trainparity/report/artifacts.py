@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from trainparity.environment import Environment
-from trainparity.params import Params, reference_name
+from trainparity.params import Curves, Params, reference_name
 from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
-from trainparity.records.curves import CurveReport
+from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
@@ -21,6 +21,9 @@ from trainparity.records.verdict import ParityReport
 
 CONTROLS = Path("benchmarks/results/controls.json")
 """Written by `make controls`."""
+
+CLAIMS = Path("claims.yaml")
+"""Only a study has one."""
 
 RowT = TypeVar("RowT")
 
@@ -62,35 +65,50 @@ class Artifacts:
     """None where nobody has recorded them."""
     claims: ClaimReport | None
     """None in a pipeline that is no study."""
-    curves: CurveReport | None
-    """None in a pipeline that compares no learning curves."""
+    curves: dict[str, CurveResult]
+    """By entry of `curves`; empty in a pipeline that compares no learning curves."""
     picture: bytes | None
     """A PNG file of what the trained model makes; None in a pipeline that draws none."""
 
 
 def read(root: Path, params: Params) -> Artifacts:
-    """Read the artifacts of all configurations and references that `params` names.
+    """Read the artifacts of everything that `params` names, and of nothing else.
+
+    What a removed configuration, pair or section left on disk is not read.
 
     Raises:
         RecordError: a file is missing or damaged; the message names it.
     """
-    runs = root / "runs"
-    known_answer = layout.known_answer(runs) / "result.json"
-    controls, reports = root / CONTROLS, root / "reports"
-    claims, curves, picture = reports / "claims.json", reports / "curves.json", reports / "picture.png"
+    runs, reports = root / "runs", root / "reports"
+    known_answer, controls = layout.known_answer(runs) / "result.json", root / CONTROLS
+    claims, picture = reports / "claims.json", reports / "picture.png"
+    distances = _read_distances(reports / "distance.csv")
     return Artifacts(
         params=params,
         environment=Environment.read(layout.environment(runs)),
         configurations={name: read_run(runs, name) for name in params.configs},
         references={name: read_run(runs, reference_name(name)) for name in params.references},
-        parity=ParityReport.read(root / "reports" / "parity.json"),
-        distances=_read_distances(root / "reports" / "distance.csv"),
+        parity=_read_parity(reports / "parity.json", params),
+        distances={name: distances[name] for name in params.pairs if name in distances},
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
         controls=ControlReport.read(controls) if controls.exists() else None,
-        claims=ClaimReport.read(claims) if claims.exists() else None,
-        curves=CurveReport.read(curves) if curves.exists() else None,
-        picture=picture.read_bytes() if picture.exists() else None,
+        claims=ClaimReport.read(claims) if (root / CLAIMS).exists() and claims.exists() else None,
+        curves=_read_curves(reports / "curves.json", params.curves) if params.curves else {},
+        picture=picture.read_bytes() if params.picture and picture.exists() else None,
     )
+
+
+def _read_parity(path: Path, params: Params) -> ParityReport:
+    """Read the verdicts on the pairs of `params`, in their order."""
+    report = ParityReport.read(path)
+    pairs = {name: report.pairs[name] for name in params.pairs if name in report.pairs}
+    return report.model_copy(update={"pairs": pairs})
+
+
+def _read_curves(path: Path, curves: Curves) -> dict[str, CurveResult]:
+    """Read the verdicts on the learning curves that `curves` names."""
+    results = CurveReport.read(path).results
+    return {name: results[name] for name in curves.pairs if name in results}
 
 
 def read_run(runs: Path, name: str) -> Run:

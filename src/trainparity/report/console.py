@@ -28,7 +28,7 @@ def make_console() -> Console:
 
 
 def show(summary: Summary, console: Console) -> None:
-    """Print the table, and below it what the table can't say; needs 100 columns to print unwrapped."""
+    """Print the table, and below it what the table cannot say; needs 100 columns to print unwrapped."""
     console.print(table(RUNS, runs.rows(summary)))
     _line(console, "", f"{words.parity_sentence(summary)} {words.gain_sentence(summary)}")
     references = {run.reference for run in summary.references.values()} | {"reference"}

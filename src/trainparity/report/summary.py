@@ -28,7 +28,7 @@ def build(artifacts: Artifacts) -> Summary:
         known_answer=artifacts.known_answer,
         controls=artifacts.controls,
         claims=artifacts.claims,
-        curves=artifacts.curves.results if artifacts.curves else {},
+        curves=artifacts.curves,
         environment=artifacts.environment,
         fingerprint=artifacts.environment.fingerprint,
         parallel=params.parallel,
@@ -87,25 +87,25 @@ def _run(run: Run, reference: Run, verdict: Verdict | None) -> RunSummary:
 
 
 def _why_no_speedup(run: Run, reference: Run, pair: Verdict | None) -> str | None:
-    """Return why a run's speed-up must not be shown, first of all for want of parity; None if it may be."""
-    held_against = reference.status.run
+    """Return why a run's speed-up must not be shown, parity first; None if it may be shown."""
+    compared_with = reference.status.run
     if run is reference:
         return "it is the reference"
     if run.timing is None:
         return f"{run.status.status}: nothing was measured"
     if run.status.emulated:
-        return f"emulated on this machine ({run.status.emulated}): its time says nothing about the real thing"
+        return f"emulated on this machine ({run.status.emulated}): its time says nothing about a real one"
     if pair is None:
-        return f"no pair compares it with {held_against}"
+        return f"no pair compares it with {compared_with}"
     if pair.verdict not in SAME_TRAINING:
         return f"verdict {pair.verdict}: not shown to be the same training"
     if reference.timing is None:
-        return f"{held_against} was {reference.status.status}: there is no time to compare with"
+        return f"{compared_with} was {reference.status.status}: there is no time to compare with"
     if reference.status.emulated:
-        return f"{held_against} is emulated on this machine ({reference.status.emulated})"
+        return f"{compared_with} is emulated on this machine ({reference.status.emulated})"
     here, there = run.timing.fingerprint, reference.timing.fingerprint
     if here != there:
-        return f"measured in environment {here}, but {held_against} in {there}"
+        return f"measured in environment {here}, but {compared_with} in {there}"
     return _unsteady(run.timing) or _unsteady(reference.timing)
 
 

@@ -130,7 +130,7 @@ def dates_sentence(summary: Summary) -> str:
 
 
 def notes(summary: Summary) -> list[Note]:
-    """List what the table can't say: why runs are missing, what differs, why a speed-up is withheld."""
+    """List what the table cannot say: why runs are missing, what differs, why a speed-up is withheld."""
     runs = [*summary.references.values(), *summary.configurations.values()]
     found = [_not_run(run.status) for run in runs if run.status.status != "trained"]
     for name, pair in summary.pairs.items():
@@ -158,7 +158,7 @@ def notes(summary: Summary) -> list[Note]:
 
 
 def _not_run(status: Status) -> Note:
-    """Say why a run is missing. DVC never tries a failed one again by itself: to it the stage ended well."""
+    """Say why a run is missing, and for a failed one how to repeat it: DVC does not, as its stage succeeded."""
     steps = [status.remedy] if status.remedy else []
     if status.status == "failed":
         steps.append(f"try again with `{again(status.run)}`")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.report_tree import status
-from trainparity.parity.folders import compare_folders
+from trainparity.parity.compare import compare_folders
 
 
 @pytest.mark.parametrize("outcome", ["failed", "skipped"])

@@ -1,0 +1,69 @@
+"""Judge all pairs of a pipeline from what its runs left on disk: what the stage `compare` does."""
+
+from functools import cache
+from pathlib import Path
+
+from trainparity.params import REFERENCE, Curves, Params, reference_name
+from trainparity.parity.curves import judge_runs
+from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.verdict import Run, judge, series
+from trainparity.records import layout
+from trainparity.records.base import write_csv
+from trainparity.records.curves import CurveReport
+from trainparity.records.run import Status
+from trainparity.records.verdict import ParityReport, Verdict
+
+
+def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
+    """Judge every pair of `params`; write `parity.json` and `distance.csv` into `reports`.
+
+    Raises:
+        RecordError: a run's status or trace is missing or damaged.
+    """
+
+    @cache
+    def run(name: str) -> Run:
+        return load_run(layout.state(runs, name))
+
+    @cache
+    def floor(name: str) -> NoiseFloor | None:
+        reference = run(name).trace
+        return NoiseFloor(reference, load_twins(layout.state(runs, name))) if reference else None
+
+    verdicts: dict[str, Verdict] = {}
+    rows: list[tuple[object, ...]] = []
+    for name, pair in params.pairs.items():
+        reference = reference_name(params.reference_of(pair.right))
+        left, right = run(reference if pair.left == REFERENCE else pair.left), run(pair.right)
+        verdicts[name] = judge(left, right, floor(reference), params.parity.margin)
+        if verdicts[name].distance_over_floor is not None and left.trace and right.trace:
+            noise = floor(reference)
+            assert noise is not None
+            rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
+    if params.curves:
+        _compare_curves(params.curves, layout.curves(runs)).write(reports / "curves.json")
+    report = ParityReport(margin=params.parity.margin, pairs=verdicts)
+    report.write(reports / "parity.json")
+    write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
+    return report
+
+
+def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
+    """Judge every pair of recipes by the losses of its seeds."""
+
+    def folders(reference: str) -> list[Path]:
+        return [layout.state(runs, f"{reference}-{seed}") for seed in range(curves.seeds)]
+
+    return CurveReport(results={n: judge_runs(folders(p.left), folders(p.right)) for n, p in curves.pairs.items()})
+
+
+def load_run(state: Path) -> Run:
+    """Read a run's status and, if it trained, its trace."""
+    status = Status.read(state / "status.json")
+    return Run(status, Trace.load(state) if status.status == "trained" else None)
+
+
+def load_twins(state: Path) -> list[Trace]:
+    """Read the traces of a reference's twins."""
+    return [Trace.load(folder) for folder in sorted((state / "twins").iterdir())]
