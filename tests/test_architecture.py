@@ -33,7 +33,7 @@ BELOW: dict[str, set[str]] = {
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "validation", "params", "records", "environment", "stage", "data", "workloads", "training",
-        "claims.schema", "claims.weights",
+        "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {"params", "records", "environment", "data", "workloads", "strategies", "measure", "training", "launch"},
     "check": {"validation", "params", "records", "environment", "workloads", "launch", "parity"},

@@ -200,6 +200,9 @@ def test_accuracy_curves_and_outcomes(study: Tree) -> None:
     curves = {"name": "learning-curves", "curves": "alike"}
     assert study.claim(curves | {"verdict": "drifted"}).verdict == "confirmed"
     assert study.claim(curves | {"verdict": "consistent"}).verdict == "not confirmed"
+    crashed = CurveResult(verdict="failed", reason="killed", runs=[5, 5], level=0.05)
+    CurveReport(results={"alike": crashed}).write(study.root / "reports/curves.json")
+    assert study.claim(curves | {"verdict": "drifted"}).verdict == "not measurable here"
 
     outcome = {"name": "outcome", "run": "compiled", "status": "failed"}
     assert study.claim(outcome).verdict == "not confirmed"

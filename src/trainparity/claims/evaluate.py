@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping
 
-from trainparity.claims.measures import MEASURES, Figure
-from trainparity.claims.schema import ABSOLUTE, Claim, Range
+from trainparity.claims.measures.figure import Figure
+from trainparity.claims.measures.registry import MEASURES
+from trainparity.claims.quantities import ABSOLUTE
+from trainparity.claims.schema import Claim, Range
 from trainparity.claims.study import NotMeasurable, Study
 from trainparity.environment import Environment
 from trainparity.records.claims import ClaimReport, ClaimResult

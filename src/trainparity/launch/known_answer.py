@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainparity.claims.schema import Weights
+from trainparity.claims.quantities import Weights
 from trainparity.claims.schema import load as load_claims
 from trainparity.claims.weights import final_weights
 from trainparity.environment import Environment

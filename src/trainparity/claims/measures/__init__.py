@@ -1,0 +1,1 @@
+"""How each measure of claims.yaml is computed from what the runs left on disk, in files of one subject."""
