@@ -29,14 +29,24 @@ def names(trace: Trace, kind: Compared) -> list[str]:
 def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     """Return the relative L2 distance |left - right| / |left|: float64 [T, tensors + 1].
 
-    Zero where both are zero, or both overflowed (fp16's loss scaler then skips the step in both runs); infinite
-    where only the left is zero, or only one overflowed.
+    A tensor that is zero in the left run is measured by the length of all tensors of its kind together. Where both
+    runs overflowed and made no update, as fp16's loss scaler sees to, the distance is zero. It is infinite where one
+    run is not finite, and NaN where both are not: then nothing is known.
     """
     ours, theirs = norms(left, kind), norms(right, kind)
-    both = ~ours.isfinite() & ~theirs.isfinite()
-    difference = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
-    difference = difference.nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(both, 0.0)
-    return _ratio(_with_all(difference), _with_all(ours.masked_fill(both, 0.0)))
+    apart = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
+    lost = ~ours.isfinite(), ~theirs.isfinite()
+    apart = torch.where(lost[0] ^ lost[1], torch.inf, torch.where(lost[0] & lost[1], torch.nan, apart))
+    masked = (lost[0] & lost[1]) & _skipped(left, right)
+    apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
+    lengths = _with_all(ours)
+    return _ratio(_with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
+
+
+def _skipped(left: Trace, right: Trace) -> Tensor:
+    """Return the steps in which neither run changed a weight: bool [T, 1]."""
+    still = [(sketches(trace, "update") == 0).flatten(1).all(1) for trace in (left, right)]
+    return (still[0] & still[1])[:, None]
 
 
 def sketches(trace: Trace, kind: Compared) -> Tensor:
@@ -68,10 +78,8 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
 
 
 def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tensor:
-    """Return distance / floor: float64 [T, tensors + 1]; zero where nothing can be said."""
-    # Where a twin overflowed, or moved what is zero in the reference, the floor is infinite.
-    apart = distances(left, right, kind)
-    return torch.where(floor.isinf(), 0.0, apart / floor).nan_to_num(posinf=INFINITE)
+    """Return distance / floor: float64 [T, tensors + 1]; NaN where the distance or the floor is not known."""
+    return (distances(left, right, kind) / floor).clamp(max=INFINITE)
 
 
 def _with_all(values: Tensor) -> Tensor:
@@ -80,5 +88,4 @@ def _with_all(values: Tensor) -> Tensor:
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    ratio = torch.where(numerator == 0, 0.0, numerator / denominator)
-    return ratio.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    return torch.where(numerator == 0, 0.0, numerator / denominator)

@@ -7,8 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Compared, distances, rounding
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding
+from trainparity.parity.recording.integrity import flaw
+from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.records.base import RecordError
 
 _COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "start")
 
@@ -18,6 +20,8 @@ class Floor(Protocol):
 
     calibrated: bool
     """Whether it was measured on twins."""
+    flaw: str | None
+    """Why the floor cannot excuse a distance everywhere: the first place where a twin is not finite, or lost."""
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
@@ -33,10 +37,19 @@ class NoiseFloor:
     calibrated = True
 
     def __init__(self, reference: Trace, twins: Sequence[Trace]) -> None:
-        """Measure the floor between a reference and at least one twin with the reference's layout."""
+        """Measure the floor between a reference and at least one twin with the reference's layout.
+
+        Raises:
+            RecordError: one of the traces is damaged.
+        """
         if not twins:
             raise ValueError("a noise floor needs at least one twin of the reference")
+        for trace in (reference, *twins):
+            if found := flaw(trace.layout, trace.arrays) or comparable(reference.layout, trace.layout):
+                name = f"twin {trace.layout.twin}" if trace.layout.twin else "the reference"
+                raise RecordError(f"there is no noise floor: {name}: {found}")
         self.reference = reference
+        self.flaw: str | None = _of_another_run(reference, twins)
         self._floors = {kind: self._measure(twins, kind) for kind in _COMPARED}
 
     def __getitem__(self, kind: Compared) -> Tensor:
@@ -44,8 +57,68 @@ class NoiseFloor:
         return self._floors[kind]
 
     def _measure(self, twins: Sequence[Trace], kind: Compared) -> Tensor:
-        apart = torch.stack([distances(self.reference, twin, kind) for twin in twins]).amax(0)
-        return _running_maximum(self.reference, torch.maximum(apart, rounding(self.reference, kind)))
+        reference = self.reference
+        apart = torch.stack([_known(reference, twin, kind) for twin in twins])
+        floor = _running_maximum(reference, torch.maximum(apart.amax(0), rounding(reference, kind)))
+        if kind in KINDS:
+            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, floor)
+        return floor
+
+    def _not_finite(self, twins: Sequence[Trace], kind: Compared, apart: Tensor) -> str | None:
+        """Name the first distance of a twin that is not known."""
+        places = apart.isnan().nonzero().tolist()
+        if not places:
+            return None
+        index, row, column = min(places, key=lambda place: place[1])
+        where = f"{kind} {names(self.reference, kind)[column]} at step {self.reference.layout.steps[row]}"
+        return f"twin {twins[index].layout.twin or index + 1} is not finite, or lost, in {where}"
+
+    def _jump(self, kind: Compared, floor: Tensor) -> str | None:
+        """Name a step in which the floor of all tensors of a kind becomes useless at once: rounding grows slowly."""
+        steps, width, rounded = self.reference.layout.steps, floor[:, -1], rounding(self.reference, kind)[:, -1]
+        for window in self.reference.layout.windows():
+            for row in range(window.start + 1, window.stop):
+                before = max(float(width[row - 1]), float(rounded[row]))
+                if float(width[row]) > max(_USELESS, _JUMP * before):
+                    return (
+                        f"the twins' {kind}s part from {before:.2g} to {float(width[row]):.2g} between "
+                        f"steps {steps[row - 1]} and {steps[row]}, which rounding does not do"
+                    )
+        return None
+
+
+def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
+    """Name a twin that does not start where the reference does, within the rounding that it was moved by."""
+    layout = reference.layout
+    rows = [w.start for w in layout.windows() if not layout.steps[w.start] % (layout.window or layout.steps[-1] + 1)]
+    for number, twin in enumerate(twins, 1):
+        unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
+        apart = distances(reference, twin, "start")[rows, -1]
+        if not bool((apart <= _MOVED * unit).all()):
+            return f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run"
+    return None
+
+
+_MOVED = 8
+"""Unit roundoffs that a twin may start away from the reference; it is moved by one, and rounded to its format."""
+
+_USELESS = 0.03
+"""Floor that excuses half of a whole gradient at the default margin."""
+
+_JUMP = 1e3
+"""Growth of the floor between two traced steps of a window that rounding does not reach."""
+
+_LARGE = 1e-3
+"""Part of a kind's whole length from which a tensor that is exactly zero in a twin alone is lost."""
+
+
+def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
+    """Return the distance of a twin: float64 [T, tensors + 1]; NaN where it is infinite, or a large tensor is lost."""
+    apart = distances(reference, twin, kind)
+    ours, theirs = norms(reference, kind), norms(twin, kind)
+    lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
+    apart[:, :-1][lost] = torch.nan
+    return torch.where(apart.isfinite(), apart, torch.nan)
 
 
 class AnalyticFloor:
@@ -56,6 +129,7 @@ class AnalyticFloor:
     """
 
     calibrated = False
+    flaw: str | None = None
 
     def __init__(self, reference: Trace) -> None:
         self.reference = reference
@@ -79,7 +153,7 @@ class AnalyticFloor:
 
 
 def _running_maximum(reference: Trace, floor: Tensor) -> Tensor:
-    """Let the floor never fall within a window."""
+    """Let the floor never fall within a window; NaN, where it is not known, stays until the window ends."""
     if not floor.numel():
         return floor
     return torch.cat([floor[window].cummax(0).values for window in reference.layout.windows()])

@@ -1,6 +1,6 @@
 """Whether two runs are the same training: `bitwise`, `equivalent`, `different`, or why that cannot be judged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
+from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.records.base import INFINITE
 from trainparity.records.run import Status
@@ -52,7 +53,13 @@ def judge(left: Run, right: Run, floor: Floor | None, margin: float) -> Verdict:
 def judge_traces(
     left: Trace, right: Trace, floor: Floor, margin: float, names: tuple[str, str] = ("left", "right")
 ) -> Verdict:
-    """Judge two traces: verdict, distances and, if they differ, the cause."""
+    """Judge two traces: verdict, distances and, if they differ, the cause.
+
+    What is not known never counts as equal: without a tensor beyond the floor the verdict is then `cannot judge`.
+    """
+    for name, trace in zip(names, (left, right), strict=True):
+        if found := flaw(trace.layout, trace.arrays):
+            return _not_judged(names, margin, f"the trace of {name} is damaged: {found}")
     if mismatch := comparable(left.layout, right.layout):
         return _tied_otherwise(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
     if not _trained(left):
@@ -61,15 +68,15 @@ def judge_traces(
         reason = f"{names[0]} diverged: its weights are not finite after step {left.layout.steps[row]}"
         return _not_judged(names, margin, reason)
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
-    worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.amax() > 0]
+    worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     disagreements = [row for trace in (left, right) if (row := disagreement(trace)) is not None]
     training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + disagreements
     rows = training or _rows((off["buffer"] > margin).any(1))
     verdict = Verdict(
         left=names[0],
         right=names[1],
-        verdict="different" if rows else "bitwise" if _same_bits(left, right, _BITS) else "equivalent",
-        weights="different" if training else "bitwise" if _same_bits(left, right, _BITS[:2]) else "equivalent",
+        verdict="different" if rows else "bitwise" if _same_bits(left, right, KINDS) else "equivalent",
+        weights="different" if training else "bitwise" if _same_bits(left, right, _TRAINING) else "equivalent",
         distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
         margin=margin,
         calibrated=floor.calibrated,
@@ -81,6 +88,8 @@ def judge_traces(
         return explain(verdict, Difference(left, right, floor, margin, min(rows)))
     if verdict.verdict == "bitwise":
         return verdict
+    if unknown := floor.flaw or _unknown(left, off):
+        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": unknown})
     width = _width(left, floor)
     if width * margin > _WIDEST:
         twins = f"the gradients of {names[0]}'s twins are {width:.2g} apart at the first step of a window"
@@ -123,13 +132,19 @@ _WIDEST = 0.5
 def _width(reference: Trace, floor: Floor) -> float:
     """Return the largest floor of the whole gradient where a window starts: rounding has not grown there yet."""
     starts = [window.start for window in reference.layout.windows()]
-    # In a step that overflows in the reference there is no gradient to be apart.
-    widths = floor["gradient"][starts, -1]
-    return float(widths[widths.isfinite()].amax()) if widths.isfinite().any() else 0.0
+    return float(floor["gradient"][starts, -1].amax())
+
+
+def _unknown(left: Trace, off: Mapping[Judged, Tensor]) -> str | None:
+    """Name the first step and tensor whose distance is not known."""
+    for kind, apart in off.items():
+        for row, column in apart.isnan().nonzero().tolist()[:1]:
+            tensor, step = names(left, kind)[column], left.layout.steps[row]
+            return f"{kind} {tensor} is not finite at step {step}, though the runs went on: nothing can be said of it"
+    return None
 
 
 _TRAINING: tuple[Judged, ...] = ("gradient", "update", "weight")
-_BITS = ("gradient", "weight", "buffer")
 
 
 def _rows(beyond: Tensor) -> list[int]:
@@ -144,14 +159,14 @@ def series(left: Trace, right: Trace, floor: Floor) -> list[tuple[int, Judged, f
     for kind in KINDS:
         apart = distances(left, right, kind)
         for step, column in enumerate(
-            multiples(left, right, kind, floor[kind]).argmax(1).tolist() if apart.numel() else ()
+            multiples(left, right, kind, floor[kind]).nan_to_num(0).argmax(1).tolist() if apart.numel() else ()
         ):
             rows.append((left.layout.steps[step], kind, float(apart[step, column]), float(floor[kind][step, column])))
     return rows
 
 
 def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Tensor) -> Worst:
-    step, column = divmod(int(multiples.argmax()), multiples.shape[1])
+    step, column = divmod(int(multiples.nan_to_num(0).argmax()), multiples.shape[1])
     return Worst(
         kind=kind,
         distance_over_floor=float(multiples[step, column]),
@@ -162,8 +177,11 @@ def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Ten
     )
 
 
-def _same_bits(left: Trace, right: Trace, kinds: Sequence[str]) -> bool:
-    return all(torch.equal(left.arrays[f"{kind}/digest"], right.arrays[f"{kind}/digest"]) for kind in kinds)
+def _same_bits(left: Trace, right: Trace, kinds: Sequence[Judged]) -> bool:
+    """Tell whether all hashes are equal, and the sketches with them; an update has no hash of its own."""
+    hashed = [f"{kind}/digest" for kind in kinds if kind != "update"]
+    equal = all(torch.equal(left.arrays[key], right.arrays[key]) for key in hashed)
+    return equal and all(bool((distances(left, right, kind) == 0).all()) for kind in kinds)
 
 
 def _diverged(trace: Trace) -> int | None:

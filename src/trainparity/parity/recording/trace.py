@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
+from trainparity.parity.recording.integrity import checksum, flaw
 from trainparity.records.base import Record, RecordError, Settings, replacing
 
 
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -46,6 +47,8 @@ class Layout(Record):
     """Class of the optimizer."""
     settings: Settings = Field(default_factory=dict)
     """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
+    checksum: str = ""
+    """SHA-256 of the other fields and of trace.safetensors; written by `Trace.save`."""
 
     def windows(self) -> list[slice]:
         """Return the traced steps of each window."""
@@ -87,25 +90,34 @@ class Trace:
 
     def save(self, folder: Path) -> None:
         """Write trace.safetensors and then trace.json, which marks the trace as complete."""
+        arrays = save(self.arrays)
         with replacing(folder / "trace.safetensors") as unfinished:
-            save_file(self.arrays, unfinished)
-        self.layout.write(folder / "trace.json")
+            unfinished.write_bytes(arrays)
+        sealed = checksum(self.layout.model_dump(mode="json"), arrays)
+        self.layout.model_copy(update={"checksum": sealed}).write(folder / "trace.json")
 
     @classmethod
     def load(cls, folder: Path) -> "Trace":
-        """Read a trace.
+        """Read a trace, and compare it with its checksum and its layout.
 
         Raises:
             RecordError: a file is missing or damaged.
         """
-        layout = Layout.read(folder / "trace.json")
         path = folder / "trace.safetensors"
         try:
-            return cls(layout, load_file(path))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise RecordError(f"{path}: can't be read: {error}") from None
+            layout = Layout.read(folder / "trace.json")
+            content = path.read_bytes()
+        except OSError as error:
+            raise RecordError(f"{folder}: cannot be read: {error}") from None
+        if checksum(layout.model_dump(mode="json"), content) != layout.checksum:
+            raise RecordError(f"{path}: damaged: it or trace.json is not as it was written")
+        try:
+            arrays = load(content)
         except Exception as error:  # safetensors' own error has no public base class
             raise RecordError(f"{path}: damaged: {error}") from None
+        if found := flaw(layout, arrays):
+            raise RecordError(f"{path}: damaged: {found}")
+        return cls(layout, arrays)
 
 
 class StepArrays:

@@ -1,0 +1,82 @@
+"""Whether a trace is whole: its arrays are those that the layout announces, and their numbers can be true."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.backward import SIZE
+
+_SHAPES = {
+    "gradient/sketch": "TPS", "gradient/norm": "TP", "gradient/digest": "TP",
+    "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
+    "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
+    "start/sketch": "TPS", "activation/sketch": "TAS", "applied/norm": "TP", "state/norm": "TP",
+    "optimizer_step": "T", "loss": "T", "gradient_norm": "T",
+    "samples": "T", "num_samples": "T", "sample_ids": "T*",
+    "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
+    "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
+    "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
+    "evaluating": "TN", "clip/calls": "T", "clip/max_norm": "T", "clip/backwards": "T",
+    "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
+}  # fmt: skip
+"""The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
+
+_SETTING = "setting/"
+_WHOLE = (torch.int64, torch.bool)
+_WHOLE_NUMBERS = {
+    "gradient/digest", "weight/digest", "buffer/digest", "samples", "num_samples", "sample_ids", "rank/weight",
+    "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
+    "evaluating", "clip/calls", "clip/backwards", "scale/clipped", "scale/left",
+}  # fmt: skip
+
+
+def checksum(layout: Mapping[str, Any], arrays: bytes) -> str:
+    """Return the SHA-256 of a layout, as JSON values without its own checksum, and of the file of arrays."""
+    values = {key: value for key, value in layout.items() if key != "checksum"}
+    found = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    found.update(arrays)
+    return found.hexdigest()
+
+
+def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
+    """Say which array is missing, of another shape or type than the layout announces, or cannot be true."""
+    sizes = {
+        "T": len(layout.steps), "P": len(layout.parameters), "B": len(layout.buffers), "A": len(layout.activations),
+        "N": len(layout.modules), "R": layout.world_size, "S": layout.sketch_size, "M": SIZE,
+    }  # fmt: skip
+    if not layout.steps or layout.steps != sorted({step for step in layout.steps if step >= 0}):
+        return "steps: there are none, or they are not in order"
+    if not layout.parameters:
+        return "parameters: there are none"
+    shapes = {**_SHAPES, **{name: "TP" for name in arrays if name.startswith(_SETTING)}}
+    if odd := sorted(shapes.keys() ^ arrays.keys()):
+        return f"{odd[0]}: {'missing' if odd[0] in shapes else 'not known'}"
+    for name, dimensions in shapes.items():
+        shape = tuple(arrays[name].shape)
+        expected = tuple(sizes.get(d, -1) for d in dimensions)
+        if len(shape) != len(expected) or any(e not in (-1, s) for e, s in zip(expected, shape, strict=True)):
+            return f"{name}: of shape {list(shape)}; {dimensions} is {['any' if e < 0 else e for e in expected]}"
+        if (arrays[name].dtype in _WHOLE) != (name in _WHOLE_NUMBERS):
+            return f"{name}: of type {arrays[name].dtype}"
+    return _untrue(arrays)
+
+
+def _untrue(arrays: Mapping[str, Tensor]) -> str | None:
+    """Say which norm cannot be that of its sketch: a sketch of 64 numbers is off by a factor of 4 never."""
+    for kind in ("gradient", "weight", "buffer"):
+        norms, lengths = arrays[f"{kind}/norm"], torch.linalg.vector_norm(arrays[f"{kind}/sketch"], dim=-1)
+        known = norms.isfinite()
+        if (known & ~lengths.isfinite()).any() or (norms < 0).any():
+            return f"{kind}/norm: does not fit its sketch"
+        apart = known & (arrays[f"{kind}/sketch"].shape[-1] >= _MANY) & ((lengths > 4 * norms) | (norms > 4 * lengths))
+        if apart.any():
+            return f"{kind}/norm: does not fit its sketch"
+    return None
+
+
+_MANY = 32
+"""Numbers of a sketch from which its length is a fair estimate of the norm."""

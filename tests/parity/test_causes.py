@@ -1,0 +1,164 @@
+"""Every rule on two synthetic traces: a pair that must be given its cause, and a near miss that must not."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.synthetic import MODULES, SAMPLES, SHAPES, difference, judge, scaled
+from trainparity.parity.causes import IDENTIFIERS, RULES
+
+Pair = tuple[dict[str, Any], dict[str, Any]]
+"""What `trace` is given for the reference, and for the other run."""
+
+T, P = 4, len(SHAPES)
+IDS = torch.arange(SAMPLES * T).view(T, -1) + 1
+
+
+def ones(*shape: int, value: float = 1.0) -> torch.Tensor:
+    return torch.full(shape, value, dtype=torch.float64)
+
+
+def whole(*shape: int, value: int = 1) -> torch.Tensor:
+    return torch.full(shape, value, dtype=torch.int64)
+
+
+def ranks_part(**arrays: Any) -> dict[str, Any]:
+    return {"ranks": 2, "rank__weight": torch.tensor([[5, 5], [5, 7], [5, 7], [5, 7]]), **arrays}
+
+
+def seen(ids: torch.Tensor) -> dict[str, Any]:
+    return {"sample_ids": ids, "samples": (ids**2).sum(1), "num_samples": (ids != 0).sum(1)}
+
+
+def evaluating(name: str) -> torch.Tensor:
+    return torch.tensor([[module == name for module in MODULES]] * T)
+
+
+def only_update(factor: float) -> dict[str, Any]:
+    """An update that is off though the gradient is right."""
+    return {"lr": lambda step: 0.1 * factor, "setting__lr": ones(T, P, value=0.1)}
+
+
+FREEZES = scaled(0, "a.bias")
+OFF = scaled(1.5, "a.bias")
+DREW = {"rank__drew": whole(T, 1)}
+OTHER = ones(T, P, value=0.5)
+
+PROVED: dict[str, list[Pair]] = {
+    "clipping": [
+        ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
+        ({"limit": 1.0}, {"limit": 0.5}),
+        ({"limit": 1.0}, {}),
+        ({"parts": 2, "limit": 1.0}, {"parts": 2, "gradients": OFF, "limit": 1.0, "clip__backwards": whole(T)}),
+        (
+            {"ranks": 2},
+            {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256) * torch.tensor([1.0, 2.0])[:, None],
+             "rank__total": ones(T, 2, 256)},
+        ),
+    ],
+    "ranks-disagree": [({"ranks": 2}, ranks_part())],
+    "weights-not-loaded": [
+        ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
+    ],
+    "eval-mode": [({}, {"gradients": OFF, "evaluating": evaluating("drop")})],
+    "samples": [
+        ({}, {"gradients": OFF, **seen(IDS + 1)}),
+        ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
+        ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
+    ],
+    "gradients-not-zeroed": [
+        ({}, {"gradients": scaled(2, since=1), "rank__held": torch.tensor([[[0.0]], [[2.0]], [[2.0]], [[2.0]]])}),
+        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
+    ],
+    "grad-scaler": [
+        ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
+        ({}, {"gradients": OFF, "scale__clipped": whole(T).bool(), "scale__value": ones(T, value=1024)}),
+    ],
+    "precision": [
+        ({}, {"gradients": scaled(float("inf"), since=2)}),
+        ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
+    ],
+    "frozen-parameter": [({}, {"gradients": FREEZES, "layout": {"frozen": ["a.bias"]}}), ({}, {"gradients": FREEZES})],
+    "loss-normalisation": [
+        ({}, {"weights": (2.0,)}),
+        ({}, {"parts": 2, "weights": (2.0, 2.0)}),
+        ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
+    ],
+    "batchnorm-statistics": [({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}})],
+    "randomness": [
+        (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
+        ({}, {"gradients": OFF, "activations": {"(input)": 0.1}}),
+    ],
+    "parameters-not-updated": [
+        ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
+    ],
+    "learning-rate": [({}, {"lr": lambda step: 0.2})],
+    "schedule": [({}, {"lr": lambda step: 0.1 * 0.9**step}), ({}, {"lr": lambda step: 0.1 if step < 2 else 0.05})],
+    "optimizer-state": [
+        ({}, {**only_update(1.1), "layout": {"optimizer": "Adam"}}),
+        ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
+        ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
+    ],
+    "buffers-only": [({}, {"buffer": 0.1})],
+}  # fmt: skip
+
+MISSED: dict[str, Pair] = {
+    "clipping": ({"limit": 1e6}, {"limit": 1e6, "parts": 2}),
+    "ranks-disagree": ({}, {"ranks": 2, "gradients": OFF}),
+    "weights-not-loaded": ({}, {"start": 1e-9, "gradients": OFF}),
+    "eval-mode": ({}, {"gradients": OFF}),
+    "samples": ({}, {"gradients": OFF, **seen(IDS.flip(1))}),
+    "gradients-not-zeroed": ({"parts": 2}, {"parts": 2, "weights": (2.0, 2.0)}),
+    "grad-scaler": ({}, {"gradients": OFF, "scale__value": ones(T, value=1024)}),
+    "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
+    "frozen-parameter": ({}, {"gradients": scaled(0.5, "a.bias")}),
+    "loss-normalisation": ({}, {"gradients": OFF}),
+    "batchnorm-statistics": ({}, {"parts": 2, "gradients": OFF, "activations": {"a": 0.1, "norm": 0.1}}),
+    "randomness": (
+        DREW, {"gradients": OFF, "activations": {"b": 0.1}, **DREW},
+    ),
+    "parameters-not-updated": ({}, {"lr": lambda step: 0.0}),
+    "learning-rate": ({}, {"lr": lambda step: 0.1 if step < 2 else 0.2}),
+    "schedule": ({}, {"lr": lambda step: 0.2}),
+    "optimizer-state": ({}, only_update(1.1)),
+    "buffers-only": ({}, {"buffer": 0.1, "gradients": OFF}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cause", "pair"),
+    [(cause, pair) for cause, pairs in PROVED.items() for pair in pairs],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_fault_is_given_its_cause(cause: str, pair: Pair) -> None:
+    found = judge(*pair)
+    assert (found.verdict, found.cause) == ("different", cause), found
+    assert found.explanation and found.advice and found.evidence
+
+
+@pytest.mark.parametrize("cause", MISSED)
+def test_a_near_miss_is_not_given_it(cause: str) -> None:
+    found = judge(*MISSED[cause])
+    assert found.cause != cause, found
+
+
+def test_every_cause_has_a_pair_and_a_near_miss() -> None:
+    assert set(PROVED) == set(MISSED) == set(IDENTIFIERS)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.test.__name__)
+def test_every_rule_proves_some_pair(rule: Any) -> None:
+    def proves(pair: Pair) -> bool:
+        step = judge(*pair).step
+        return step is not None and rule.test(difference(*pair, row=step)) is not None
+
+    assert any(proves(pair) for pair in PROVED[rule.cause])
+
+
+@pytest.mark.parametrize(
+    "right", [{}, {"parts": 2}, {"parts": 4}, {"ranks": 2}, {"twin": 9}, {"parts": 2, "ranks": 2}], ids=str
+)
+@pytest.mark.parametrize("others", [{}, {"limit": 1.0}, {"limit": 1e6}, {"lr": lambda step: 0.01 * step}], ids=str)
+def test_a_right_run_is_not_different(right: dict[str, Any], others: dict[str, Any]) -> None:
+    assert judge({}, right, **others).verdict in ("bitwise", "equivalent")

@@ -1,0 +1,196 @@
+"""What is not known never reads as agreement: altered evidence gives `different` or `cannot judge`, never a pass."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.synthetic import SHAPES, scaled, trace, twins
+from trainparity.parity.floor import AnalyticFloor, NoiseFloor
+from trainparity.parity.folders import compare_folders
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.verdict import judge_traces
+from trainparity.records.base import RecordError
+from trainparity.records.verdict import Verdict
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "doubled": {"weights": (2.0,)},
+    "late": {"gradients": scaled(2, since=2)},
+    "one tensor": {"gradients": scaled(1.5, "a.bias")},
+    "learning rate": {"lr": lambda step: 0.2},
+    "ranks": {"ranks": 2, "rank__weight": torch.tensor([[5, 6]] * 4)},
+    "buffer": {"buffer": 0.1},
+    "overflow": {"gradients": scaled(float("inf"), since=3)},
+}
+
+
+@cache
+def traces(fault: str) -> tuple[Trace, ...]:
+    return (trace(), trace(**FAULTS[fault]), *twins())
+
+
+def judged(*found: Trace) -> Verdict:
+    left, right, *floor = found
+    return judge_traces(left, right, NoiseFloor(left, floor), 16.0)
+
+
+def changed(original: Trace, **arrays: Any) -> Trace:
+    return Trace(original.layout, original.arrays | {name.replace("__", "/"): value for name, value in arrays.items()})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_twin_that_is_not_finite_excuses_nothing(value: float) -> None:
+    """Once it turned a doubled loss, 1.7e7 times the floor away, into `equivalent`."""
+    left, right, *found = traces("doubled")
+    found[1] = trace(twin=2, gradients=scaled(value, "a.bias"))
+    verdict = judged(left, right, *found)
+    assert verdict.exit_code in (1, 2)
+    alike = judged(left, trace(parts=2), *found)
+    assert (alike.verdict, alike.exit_code) == ("cannot judge", 2)
+    assert alike.reason == "twin 2 is not finite, or lost, in gradient a.bias at step 0"
+
+
+def test_a_twin_that_becomes_useless_later_does_not_hide_what_comes_before_it() -> None:
+    left, right, *found = traces("doubled")
+    found[0] = trace(twin=1, gradients=scaled(float("nan"), since=2))
+    assert judged(left, right, *found).verdict == "different"
+
+
+def test_a_twin_of_another_run_is_none() -> None:
+    left, _, *found = traces("learning rate")
+    found[2] = trace(twin=3, start=0.5)
+    verdict = judged(left, trace(parts=2), *found)
+    assert (verdict.verdict, verdict.reason) == (
+        "cannot judge", "twin 3 starts from other weights: it is no twin of this run",
+    )  # fmt: skip
+
+
+def test_a_floor_that_opens_at_once_is_not_believed() -> None:
+    left, _, *found = traces("late")
+    found[0] = trace(twin=1, gradients=scaled(2, since=2))
+    verdict = judged(left, trace(gradients=scaled(2, since=2)), *found)
+    assert verdict.verdict == "cannot judge" and "between steps 1 and 2, which rounding does not do" in str(
+        verdict.reason
+    )
+
+
+def test_gradients_that_overflow_in_both_runs_count_as_equal_only_where_no_update_was_made() -> None:
+    overflow = trace(gradients=scaled(float("inf"), since=3))
+    assert judged(overflow, overflow, *twins()).verdict == "cannot judge"
+    left, right, *found = traces("doubled")
+    infinite = {"gradient__norm": torch.full((4, len(SHAPES)), torch.inf)}
+    assert judged(*(changed(t, **infinite) for t in (left, right)), *found).verdict in ("different", "cannot judge")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"layout": {"steps": []}}, "steps: there are none"),
+        ({"layout": {"parameters": {}}}, "parameters: there are none"),
+        ({"layout": {"world_size": 2}}, "of shape"),
+        ({"rank__weight": torch.zeros(4, 0, dtype=torch.int64)}, "rank/weight: of shape"),
+        ({"gradient__sketch": torch.zeros(4, 3, 0)}, "gradient/sketch: of shape"),
+        ({"gradient__norm": torch.full((4, 3), 1e9, dtype=torch.float64)}, "gradient/norm: does not fit its sketch"),
+    ],
+    ids=str,
+)
+def test_a_trace_without_evidence_is_named(change: dict[str, Any], reason: str) -> None:
+    altered = trace(**change)
+    for left, right in ((altered, trace()), (trace(), altered), (altered, altered)):
+        verdict = judge_traces(left, right, AnalyticFloor(trace()), 16.0)
+        assert (verdict.verdict, verdict.exit_code) == ("cannot judge", 2) and reason in str(verdict.reason)
+
+
+ALTERATIONS = {
+    "nan": lambda a: torch.full_like(a, torch.nan) if a.is_floating_point() else torch.zeros_like(a),
+    "infinite": lambda a: torch.full_like(a, torch.inf) if a.is_floating_point() else torch.zeros_like(a),
+    "zero": torch.zeros_like,
+    "empty": lambda a: a[:0],
+    "narrow": lambda a: a[..., :0] if a.ndim else a,
+    "first only": lambda a: a[:1],
+    "a row is not a number": lambda a: _with_row(a, torch.nan),
+    "a row is infinite": lambda a: _with_row(a, torch.inf),
+    "a row is zero": lambda a: _with_row(a, 0.0),
+    "whole numbers": lambda a: a.to(torch.int64),
+    "flat": lambda a: a.flatten(),
+}
+
+
+def _with_row(array: torch.Tensor, value: float) -> torch.Tensor:
+    altered = array.clone()
+    altered[-2:] = value if array.is_floating_point() else 0
+    return altered
+
+
+KEYS = sorted(trace().arrays)
+ALTERED = st.tuples(st.integers(0, 4), st.sampled_from(KEYS), st.sampled_from(["missing", *ALTERATIONS]))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(FAULTS)), st.lists(ALTERED, min_size=1, max_size=3))
+def test_altered_evidence_never_turns_a_difference_into_a_pass(fault: str, altered: list[tuple[int, str, str]]) -> None:
+    found = list(traces(fault))
+    for index, key, how in altered:
+        arrays = dict(found[index].arrays)
+        if how == "missing":
+            arrays.pop(key, None)
+        elif key in arrays:
+            arrays[key] = ALTERATIONS[how](arrays[key])
+        found[index] = Trace(found[index].layout, arrays)
+    try:
+        assert judged(*found).exit_code in (1, 2)
+    except RecordError as error:  # exit code 2 of `trainparity compare`
+        assert "there is no noise floor" in str(error)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_faults_are_different_as_they_are(fault: str) -> None:
+    assert judged(*traces(fault)).verdict == "different"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    for name, found in {"a": trace(), "a/twins/1": trace(twin=1), "b": trace(weights=(2.0,))}.items():
+        found.save(folder / name)
+    return folder
+
+
+PLACES = [f"{run}/trace.{kind}" for run in ("a", "a/twins/1", "b") for kind in ("json", "safetensors")]
+
+
+def test_every_damage_of_a_trace_is_noticed(saved: Path) -> None:
+    """Bits flipped, bytes cut, added, zeroed and swapped: 2,000 of them, the same ones each time."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(limit: int) -> int:
+        return int(torch.randint(limit, (), generator=generator))
+
+    undamaged = compare_folders(saved / "a", saved / "b")
+    originals = {place: (saved / place).read_bytes() for place in PLACES}
+    for number in range(2000):
+        place = PLACES[draw(len(PLACES))]
+        content = bytearray(originals[place])
+        position, kind = draw(len(content)), draw(8)
+        if kind < 4:
+            content[position] ^= 1 << draw(8)
+        elif kind == 4:
+            del content[position:]
+        elif kind == 5:
+            content[position:position] = bytes([draw(256)])
+        elif kind == 6:
+            content[position : position + 16] = bytes(16)
+        else:
+            content = bytearray(originals[PLACES[draw(len(PLACES))]])
+        (saved / place).write_bytes(content)
+        verdict = compare_folders(saved / "a", saved / "b")
+        (saved / place).write_bytes(originals[place])
+        harmless = bytes(content) == originals[place] or (
+            place.endswith("json") and verdict == undamaged
+        )  # white space
+        assert harmless or verdict.exit_code == 2, (number, place, position, kind, verdict)
+    assert undamaged.verdict == "different" and compare_folders(saved / "a", saved / "b") == undamaged
