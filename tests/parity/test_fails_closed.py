@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.synthetic import SHAPES, scaled, trace, twins
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.floor import AnalyticFloor, NoiseFloor
-from trainparity.parity.folders import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.base import RecordError
