@@ -29,6 +29,8 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.recording",
     },
+    "attach": {"records", "parity"},
+    "run": {"records", "stage", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
@@ -40,7 +42,7 @@ BELOW: dict[str, set[str]] = {
     "report": {"params", "records", "environment"},
     "cli": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "check", "report", "stage",
+        "check", "report", "stage", "run",
     },
 }  # fmt: skip
 

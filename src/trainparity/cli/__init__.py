@@ -3,12 +3,12 @@
 import sys
 
 from trainparity import validation
-from trainparity.cli import machine, parity, studies  # each adds its commands
+from trainparity.cli import machine, parity, run, studies  # each adds its commands
 from trainparity.cli.app import app
 from trainparity.records.base import RecordError
 from trainparity.stage import StageError
 
-__all__ = ["app", "machine", "main", "parity", "studies"]
+__all__ = ["app", "machine", "main", "parity", "run", "studies"]
 
 
 def main() -> None:

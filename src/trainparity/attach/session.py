@@ -1,0 +1,70 @@
+"""The folder through which `trainparity run` and the processes that it records speak."""
+
+import os
+from pathlib import Path
+
+from trainparity.records.base import Record
+
+
+class Plan(Record):
+    """What the recorded processes are told."""
+
+    folder: Path
+    """Where the trace is written; absolute, as scripts change their working directory."""
+    steps: int
+    """Optimizer steps after which the training is stopped; 0: it runs to its own end."""
+    interval: int
+    twin: int
+
+
+class Recorded(Record):
+    """What the main rank says of its recording when it ends."""
+
+    model: str
+    optimizer: str
+    num_parameters: int
+    steps: int
+    stopped: bool
+    """Whether the recording stopped the script, which had not ended by itself."""
+    not_recorded: list[str]
+    """Optimizers that made steps which the trace does not hold."""
+
+
+class Session:
+    """The folder, as a recorded process uses it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = Plan.read(folder / "plan.json")
+
+    def mark(self, name: str) -> None:
+        """Note that some process has come so far."""
+        (self.folder / name).touch()
+
+    def fail(self, message: str) -> None:
+        """Say why this training can't be recorded."""
+        (self.folder / f"failed-{os.getpid()}").write_text(message, encoding="utf-8")
+
+    def claim(self, rank: int, world_size: int) -> bool:
+        """Reserve the recording for this process; tell whether it is the first with its rank.
+
+        A command may start several trainings. The first is recorded with all of its ranks, which have one parent;
+        of another one no rank is, so that none waits for a rank that does not record. No message is exchanged
+        for it, as ranks may reach their first forward pass at different times.
+        """
+        training = f"{os.getppid()} of {world_size}" if world_size > 1 else f"{os.getpid()} alone"
+        return self._first("training", training) == training and self._first(f"rank-{rank}", str(os.getpid())) == str(
+            os.getpid()
+        )
+
+    def _first(self, name: str, content: str) -> str:
+        """Write a file unless it is there; return what it holds. Readers never see it half written."""
+        mine = self.folder / f".{name}-{os.getpid()}"
+        mine.write_text(content, encoding="utf-8")
+        try:
+            os.link(mine, self.folder / name)
+        except FileExistsError:
+            return (self.folder / name).read_text(encoding="utf-8")
+        finally:
+            mine.unlink()
+        return content

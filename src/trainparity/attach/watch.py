@@ -1,0 +1,63 @@
+"""Waits until a process imports torch's optimizers, at no cost to one that does not."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+SESSION = "TRAINPARITY_SESSION"
+"""Environment variable: the folder through which `trainparity run` and the processes it records speak."""
+
+SEED = 0
+
+
+def watch() -> None:
+    """Prepare the recording of this process; called when Python starts."""
+    folder = os.environ.get(SESSION)
+    if not folder or not Path(folder).is_dir():
+        return
+    session = Path(folder)
+    (session / "python").touch()
+    # torch starts from a constant seed; a script that never seeds must repeat itself with the other two as well.
+    random.seed(SEED)
+
+    def optimizers(module: ModuleType) -> None:
+        (session / "torch").touch()
+        from trainparity.attach.process import Process
+
+        Process(session).wait_for(module)
+
+    _after_import("numpy.random", lambda module: module.seed(SEED))
+    _after_import("torch.optim.optimizer", optimizers)
+
+
+def _after_import(name: str, then: Callable[[Any], None]) -> None:
+    sys.meta_path.insert(0, _Once(name, then))
+
+
+class _Once:
+    """Finds one module as Python does, and calls a function after its first import."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name, self._then = name, then
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute, then = spec.loader.exec_module, self._then
+
+        def executed(module: ModuleType) -> None:
+            execute(module)
+            then(module)
+
+        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec

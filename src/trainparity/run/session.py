@@ -1,0 +1,80 @@
+"""A folder through which we and the processes of one recorded command speak, and the environment that starts it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import trainparity
+from trainparity.attach.session import Plan, Recorded
+from trainparity.attach.watch import SESSION
+from trainparity.run.errors import RunError
+
+_PACKAGE = Path(trainparity.__file__).resolve().parent
+
+
+class Recording:
+    """What the processes of one command left in the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make Python processes record themselves."""
+        entries = [str(self._folder / "path"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {
+            SESSION: str(self._folder),
+            "PYTHONPATH": os.pathsep.join(entries),
+            # A script whose order depends on hashes must repeat itself.
+            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0",
+        }
+
+    def recorded(self) -> Recorded | None:
+        """Return what the training says of its recording; None if no optimizer step was recorded.
+
+        Raises:
+            RunError: there was a training, and it can't be recorded.
+        """
+        for failure in sorted(self._folder.glob("failed-*")):
+            raise RunError(f"can't record this training: {failure.read_text(encoding='utf-8')}")
+        path = self._folder / "recorded.json"
+        found = Recorded.read(path) if path.exists() else None
+        return found if found and found.steps else None
+
+    @property
+    def second_training(self) -> bool:
+        """Whether the command started a training after, or beside, the one that was recorded."""
+        return (self._folder / "second-training").exists()
+
+    def why_nothing(self) -> str:
+        """Say how far the command came on the way to a recorded step."""
+
+        def seen(name: str) -> bool:
+            return (self._folder / name).exists()
+
+        if seen("path/too-old"):
+            return "its Python is older than 3.11"
+        if not seen("python"):
+            return (
+                "no Python process took part (a program that is not Python; python -I, -E or -S; a container; "
+                "another machine)"
+            )
+        if not seen("torch"):
+            return "no Python process imported torch"
+        if not seen("optimizer"):
+            return "torch was imported, but no optimizer of torch.optim was made"
+        return "an optimizer was made, but it made no step"
+
+
+@contextmanager
+def session(plan: Plan) -> Iterator[Recording]:
+    """Make the folder for one run of a command, and remove it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
+        folder = Path(scratch)
+        plan.write(folder / "plan.json")
+        (folder / "path").mkdir()
+        (folder / "path" / "sitecustomize.py").symlink_to(_PACKAGE / "attach" / "site" / "sitecustomize.py")
+        (folder / "path" / "trainparity").symlink_to(_PACKAGE)
+        yield Recording(folder)
