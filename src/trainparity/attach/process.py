@@ -189,6 +189,7 @@ class Process:
                 steps=recorder.step,
                 stopped=self._stopped,
                 not_recorded=sorted(self._steps_of_others),
+                outside=_imported_from(self._session.plan.outside),
             ).write(self._session.folder / "recorded.json")
 
     def _close_before_exit(self) -> None:
@@ -212,6 +213,15 @@ def _loads_data() -> bool:
     """Tell whether this process is a worker of a DataLoader."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
+
+
+def _imported_from(folder: Path | None) -> list[str]:
+    """Return the files of imported modules below a folder, except what is installed there."""
+    if folder is None:
+        return []
+    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
+    return sorted(str(file.relative_to(folder)) for file in below)
 
 
 def _leave_now() -> None:

@@ -15,6 +15,8 @@ class Plan(Record):
     """Optimizer steps after which the training is stopped; 0: it runs to its own end."""
     interval: int
     twin: int
+    outside: Path | None = None
+    """A folder from which no module may be imported: the working tree beside a revision's."""
 
 
 class Recorded(Record):
@@ -28,6 +30,8 @@ class Recorded(Record):
     """Whether the recording stopped the script, which had not ended by itself."""
     not_recorded: list[str]
     """Optimizers that made steps which the trace does not hold."""
+    outside: list[str]
+    """Files of modules that were imported from the folder `Plan.outside`."""
 
 
 class Session:

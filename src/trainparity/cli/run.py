@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,68 @@ def run(
                 print(f"trainparity: {error}", file=sys.stderr)
                 return error.code
         return kept.exit_code
+
+    raise typer.Exit(exit_code(work))
+
+
+@app.command()
+def ab(
+    commands: Annotated[
+        list[str],
+        typer.Argument(
+            help="Both commands, quoted; one command for two revisions or interpreters.", metavar="COMMAND..."
+        ),
+    ],
+    base: Annotated[str | None, typer.Option(help="A: the command in this git revision.")] = None,
+    test: Annotated[str | None, typer.Option(help="B: the command in this git revision.")] = None,
+    link: Annotated[
+        list[Path] | None,
+        typer.Option(help="A path that no revision holds, such as data, to be seen in both; once for each."),
+    ] = None,
+    python_a: Annotated[Path | None, typer.Option("--python-a", help="A: the command under this interpreter.")] = None,
+    python_b: Annotated[Path | None, typer.Option("--python-b", help="B: the command under this interpreter.")] = None,
+    twins: Twins = 3,
+    steps: Steps = 40,
+    interval: Interval = 1,
+    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep both runs here, as `a` and `b`; default: .trainparity/ab/<time>.")
+    ] = None,
+) -> None:
+    """Record two commands and say whether they are the same training: exit code 0 if so, 1 if not, 2 if unclear.
+
+    trainparity ab "python train.py" "torchrun --nproc-per-node 2 train_ddp.py"
+
+    trainparity ab --base main --test HEAD "python train.py"      (or -- python train.py)
+
+    trainparity ab --python-a old/bin/python --python-b new/bin/python "python train.py"
+
+    An interrupt is 130 or 143, an error 2. Worktrees of revisions are temporary.
+    """
+    from trainparity.cli.parity import compare
+    from trainparity.run.ab import record_both
+    from trainparity.run.command import Runner
+    from trainparity.run.pairs import commands_of
+    from trainparity.run.record import Settings, say
+
+    place = folder or Path(".trainparity/ab") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+
+    def same_bits(left: Path, right: Path) -> bool:
+        from trainparity.parity.folders import compare_folders  # imports torch
+
+        return compare_folders(left, right).verdict == "bitwise"
+
+    def work() -> int:
+        with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
+            settings = Settings(steps, interval, twins, outside=pair.outside)
+            left, right = record_both(runner, pair.commands, place, settings, same_bits)
+            try:
+                compare(left, right, None, margin, json_path)
+            except typer.Exit as answer:
+                say(f"to see it again: trainparity compare {left} {right}")
+                return answer.exit_code
+        return 0
 
     raise typer.Exit(exit_code(work))
 

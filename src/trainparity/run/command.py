@@ -83,7 +83,7 @@ class Runner:
             RunError: it can't be started.
             StoppedBySignal: this process got a signal; the command has ended.
         """
-        whole = {**os.environ, **environment, **command.environment}
+        whole = {**os.environ, **command.environment, **environment}
         program = shutil.which(command.arguments[0], path=whole.get("PATH"))
         if program is None and not (command.folder / command.arguments[0]).exists():
             raise RunError(f"{command.arguments[0]}: command not found")
@@ -119,7 +119,7 @@ class Runner:
         self._received.append(number)
         if self._group:
             self._send(number if len(self._received) < _PATIENCE else signal.SIGKILL)
-        elif not self._starting:
+        elif not self._starting and len(self._received) == 1:  # later ones must not disturb the tidying up
             raise StoppedBySignal(number)
 
     def _send(self, number: int) -> bool:

@@ -20,6 +20,8 @@ class Settings:
     steps: int
     interval: int
     twins: int
+    outside: Path | None = None
+    """A folder from which the recorded code may not come: the working tree beside a revision's."""
 
 
 def say(text: str) -> None:
@@ -35,42 +37,59 @@ def record_command(runner: Runner, command: Command, folder: Path, settings: Set
         StoppedBySignal: this process got a signal; nothing is kept, and an earlier run stays.
     """
     with replacing(folder) as unfinished:
-        found, code = record_once(runner, command, unfinished, settings)
-        kept = RunRecord(
-            command=str(command),
-            steps=found.steps,
-            stopped=found.stopped,
-            exit_code=code,
-            twins=0 if code else settings.twins,
-            model=found.model,
-            optimizer=found.optimizer,
-            not_recorded=found.not_recorded,
-        )
-        say(f"{folder}: {_summary(found, settings)}")
-        for twin in range(1, kept.twins + 1):
-            record_twin(runner, command, unfinished, settings, twin)
+        kept = record_main(runner, command, unfinished, settings, folder)
+        if not kept.exit_code:
+            kept = record_twins(runner, command, unfinished, settings, kept)
         kept.keep(unfinished)
     return kept
 
 
-def record_once(
-    runner: Runner, command: Command, folder: Path, settings: Settings, twin: int = 0
-) -> tuple[Recorded, int]:
+def record_main(runner: Runner, command: Command, folder: Path, settings: Settings, shown: Path) -> RunRecord:
+    """Record the run itself into `folder`, which will be `shown`; raises as `record_command`."""
+    found, code = _record(runner, command, folder, settings)
+    say(f"{shown}: {_summary(found)}")
+    return RunRecord(
+        command=str(command),
+        steps=found.steps,
+        stopped=found.stopped,
+        exit_code=code,
+        twins=0,
+        model=found.model,
+        optimizer=found.optimizer,
+        not_recorded=found.not_recorded,
+    )
+
+
+def record_twins(runner: Runner, command: Command, folder: Path, settings: Settings, run: RunRecord) -> RunRecord:
+    """Record the twins of a run that lies in `folder`; raises as `record_command`."""
+    for twin in range(1, settings.twins + 1):
+        _record_twin(runner, command, folder, settings, twin)
+    return run.model_copy(update={"twins": settings.twins})
+
+
+def _record(runner: Runner, command: Command, folder: Path, settings: Settings, twin: int = 0) -> tuple[Recorded, int]:
     """Run a command once and record it; return what was recorded and the exit code, 0 if we stopped it.
 
     Raises:
         RunError: no optimizer step was seen.
     """
-    plan = Plan(folder=folder.resolve(), steps=settings.steps, interval=settings.interval, twin=twin)
+    plan = Plan(
+        folder=folder.resolve(), steps=settings.steps, interval=settings.interval, twin=twin, outside=settings.outside
+    )
     log = folder / "twins" / str(twin) / "output.txt" if twin else None
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
     with session(plan) as recording:
-        code = runner.run(command, recording.environment, log)
+        code = runner.run(command, recording.environment(command), log)
         found = recording.recorded()
         if found is None:
             ended = f"; the command failed with exit code {code}" if code else ""
             raise NothingRecorded(f"no optimizer step was seen: {recording.why_nothing()}{ended}", code)
+        if found.outside:
+            raise RunError(
+                f"the revision's run imported code of the working tree: {', '.join(found.outside[:5])}. It is "
+                "installed from there (pip install -e); start the script as a module: python -m package.script"
+            )
         if recording.second_training and not twin:
             say("the command started more than one training; the first is recorded")
     return found, 0 if found.stopped else code
@@ -85,7 +104,7 @@ class NothingRecorded(RunError):
         """The command's exit code."""
 
 
-def record_twin(runner: Runner, command: Command, folder: Path, settings: Settings, twin: int) -> None:
+def _record_twin(runner: Runner, command: Command, folder: Path, settings: Settings, twin: int) -> None:
     """Run a command again as a twin of the run in `folder`; its output is kept in a file.
 
     Raises:
@@ -94,7 +113,7 @@ def record_twin(runner: Runner, command: Command, folder: Path, settings: Settin
     say(f"twin {twin} of {settings.twins}")
     log = folder / "twins" / str(twin) / "output.txt"
     try:
-        _, code = record_once(runner, command, folder, settings, twin)
+        _, code = _record(runner, command, folder, settings, twin)
     except NothingRecorded as error:
         raise RunError(f"twin {twin}: {error}\n{_tail(log)}") from None
     if code:
@@ -106,7 +125,7 @@ def _tail(log: Path) -> str:
     return "\n".join(lines[-_LAST_LINES:])
 
 
-def _summary(found: Recorded, settings: Settings) -> str:
+def _summary(found: Recorded) -> str:
     text = (
         f"{found.steps} optimizer steps of {found.model} ({found.num_parameters:,} parameters) with {found.optimizer}"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import trainparity
 from trainparity.attach.session import Plan, Recorded
 from trainparity.attach.watch import SESSION
+from trainparity.run.command import Command
 from trainparity.run.errors import RunError
 
 _PACKAGE = Path(trainparity.__file__).resolve().parent
@@ -20,15 +21,15 @@ class Recording:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the variables that make Python processes record themselves."""
-        entries = [str(self._folder / "path"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    def environment(self, command: Command) -> dict[str, str]:
+        """Return the variables that make a command's Python processes record themselves."""
+        given = {**os.environ, **command.environment}
+        entries = [str(self._folder / "path"), *filter(None, [given.get("PYTHONPATH")])]
         return {
             SESSION: str(self._folder),
             "PYTHONPATH": os.pathsep.join(entries),
             # A script whose order depends on hashes must repeat itself.
-            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0",
+            "PYTHONHASHSEED": given.get("PYTHONHASHSEED") or "0",
         }
 
     def recorded(self) -> Recorded | None:

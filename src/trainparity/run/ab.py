@@ -1,0 +1,42 @@
+"""Two commands, each recorded, the first with its twins."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from trainparity.run.command import Command, Runner
+from trainparity.run.errors import RunError
+from trainparity.run.folder import replacing
+from trainparity.run.record import Settings, record_main, record_twins, say
+
+
+def record_both(
+    runner: Runner,
+    commands: tuple[Command, Command],
+    folder: Path,
+    settings: Settings,
+    same_bits: Callable[[Path, Path], bool],
+) -> tuple[Path, Path]:
+    """Record both commands into `folder`; whole or not at all. Twins are made where the runs' bits differ.
+
+    Raises:
+        RunError: one of them failed, or made no optimizer step.
+        StoppedBySignal: this process got a signal.
+    """
+    places = folder / "a", folder / "b"
+    with ExitStack() as stack:
+        unfinished = [stack.enter_context(replacing(place)) for place in places]
+        kept = []
+        for place, path, command in zip(places, unfinished, commands, strict=True):
+            say(f"{place.name.upper()}: {command}")
+            found = record_main(runner, command, path, settings, place)
+            if found.exit_code:
+                raise RunError(f"{place.name.upper()} failed with exit code {found.exit_code}: {command}")
+            kept.append(found)
+        if settings.twins and same_bits(unfinished[0], unfinished[1]):
+            say("the runs are equal in every bit: no twins are needed")
+        else:
+            kept[0] = record_twins(runner, commands[0], unfinished[0], settings, kept[0])
+        for path, found in zip(unfinished, kept, strict=True):
+            found.keep(path)
+    return places

@@ -1,0 +1,60 @@
+"""What `trainparity ab` compares: two commands, or one under two revisions or two interpreters."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainparity.run.command import Command
+from trainparity.run.errors import RunError
+from trainparity.run.interpreters import under
+from trainparity.run.record import say
+from trainparity.run.revisions import Repository, at
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both commands."""
+
+    commands: tuple[Command, Command]
+    outside: Path | None = None
+    """A folder from which neither may import code."""
+
+
+@contextmanager
+def commands_of(
+    words: Sequence[str],
+    revisions: tuple[str | None, str | None],
+    links: Sequence[Path],
+    interpreters: tuple[Path | None, Path | None],
+) -> Iterator[Pair]:
+    """Yield what the options of `ab` name, with worktrees made where there are revisions.
+
+    Raises:
+        RunError: the options don't fit together.
+    """
+    by_revision, by_interpreter = revisions != (None, None), interpreters != (None, None)
+    if (by_revision and None in revisions) or (by_interpreter and None in interpreters):
+        raise RunError("give both of --base and --test, or both of --python-a and --python-b")
+    if links and not by_revision:
+        raise RunError("--link is for revisions: give --base and --test")
+    if not by_revision and not by_interpreter:
+        if len(words) != 2:
+            raise RunError(
+                f"{len(words)} commands: give two, each quoted as one word; one goes with --base and --test, or with "
+                "--python-a and --python-b"
+            )
+        yield Pair((Command.parse(words[0]), Command.parse(words[1])))
+        return
+    command = Command.parse(words[0]) if len(words) == 1 else Command(tuple(words))
+    both = (command, command)
+    if by_interpreter:
+        both = (under(command, Path(str(interpreters[0]))), under(command, Path(str(interpreters[1]))))
+    if not by_revision:
+        yield Pair(both)
+        return
+    repository, names = Repository(command.folder), [str(name) for name in revisions]
+    if count := repository.uncommitted():
+        say(f"{count} files with uncommitted changes: the changes are not part of either revision")
+    with repository.checked_out(names) as folders:
+        yield Pair((at(both[0], folders[0], links), at(both[1], folders[1], links)), outside=repository.top)
