@@ -47,8 +47,9 @@ def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(loop: str, tmp_
 
 
 def test_a_plain_loop(tmp_path: Path) -> None:
-    run("raw_loop.py", str(tmp_path / "plain"))
-    run("raw_loop.py", str(tmp_path / "ddp"), ranks=2)
+    run("raw_loop.py", "1", str(tmp_path / "plain"))
+    run("raw_loop.py", "1", str(tmp_path / "plain"), TRAINPARITY_TWIN="1")
+    run("raw_loop.py", "2", str(tmp_path / "ddp"), ranks=2)
     same(tmp_path / "plain", tmp_path / "ddp")
 
 

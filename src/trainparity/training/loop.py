@@ -19,7 +19,7 @@ from trainparity.training.checkpointing import recompute_in_backward
 from trainparity.training.clipping import clip_gradients
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.randomness import seed_step
-from trainparity.training.sampler import Sampler
+from trainparity.training.sampler import Sampler, strided
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness, Workload
 
@@ -117,7 +117,7 @@ class Trainer:
     def micro_batches(self, shard: Tensor) -> list[Tensor]:
         """Cut a rank's samples into micro-batches: strided, as ranks cut the global batch (article B)."""
         parts = self.configuration.accumulation_steps
-        return [shard[i::parts] for i in range(parts)]
+        return [strided(shard, part, parts) for part in range(parts)]
 
     def with_randomness(self, batch: Batch, step: int) -> Batch:
         """Add the randomness of a step's samples to a batch."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 # Counters of SampleRandomness end in a sample's index, so these can't meet one.
 _EPOCH_ORDER = 2**64 - 1
 _TWIN_ORDER = 2**64 - 2
+
+Samples = TypeVar("Samples", Tensor, list[int])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,11 @@ class Sampler:
         if self.order:
             batch = batch[_generator(self.seed, step, _TWIN_ORDER - self.order).permutation(len(batch))]
         return torch.from_numpy(batch.copy())
+
+
+def strided(samples: Samples, part: int, parts: int) -> Samples:
+    """Return one of several parts of a batch: samples part, part + parts, ... Ranks and micro-batches are cut so."""
+    return samples[part::parts]
 
 
 @lru_cache(maxsize=2)
