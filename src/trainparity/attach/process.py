@@ -99,12 +99,20 @@ class Process:
             _leave_now()
         if not self._pid:
             self._attach(optimizer, None)
-        elif self._recorder is not None and self._recorded is not None and not self._recorder.step:
-            from trainparity.attach.owners import updates_for
+        elif self._recorder is not None and not self._recorder.step and self._replaces_recorded(optimizer):
+            self._recorder.close()
+            self._attach(optimizer, None)
 
-            if updates_for(optimizer, self._recorded):
-                self._recorder.close()
-                self._attach(optimizer, None)
+    def _replaces_recorded(self, optimizer: "Optimizer") -> bool:
+        """Tell whether an optimizer steps in place of the recorded one, which has made no step.
+
+        It updates the same tensors, or makes its second step: the recorded one's module is called, but not trained.
+        """
+        from trainparity.attach.owners import updates_for
+
+        if self._recorded is None or optimizer is self._recorded:
+            return False
+        return updates_for(optimizer, self._recorded) or self._name(optimizer) in self._steps_of_others
 
     def _attach(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
         """Record this optimizer from now on; `called` is the module whose forward pass begins."""
@@ -124,6 +132,7 @@ class Process:
         from trainparity.parity.recording.unwrap import unwrap_model, unwrap_optimizer
 
         self._recorded = unwrap_optimizer(optimizer)
+        self._steps_of_others.pop(self._name(self._recorded), None)
         if not self._session.claim(ranks.rank(), ranks.world_size()):
             self._session.mark("second-training")
             return

@@ -85,12 +85,12 @@ def ab(
     An interrupt is 130 or 143, an error 2. Worktrees of revisions are temporary.
     """
     from trainparity.cli.parity import compare
-    from trainparity.run.ab import record_both
+    from trainparity.run.ab import HOME, record_both
     from trainparity.run.command import Runner
     from trainparity.run.pairs import commands_of
     from trainparity.run.record import Settings, say
 
-    place = folder or Path(".trainparity/ab") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
     def same_bits(left: Path, right: Path) -> bool:
         from trainparity.parity.folders import compare_folders  # imports torch

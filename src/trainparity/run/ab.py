@@ -4,10 +4,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from trainparity.records.base import write_text
 from trainparity.run.command import Command, Runner
 from trainparity.run.errors import RunError
 from trainparity.run.folder import replacing
 from trainparity.run.record import Settings, record_main, record_twins, say
+
+HOME = Path(".trainparity/ab")
+"""Where pairs are kept that the user names no folder for."""
 
 
 def record_both(
@@ -24,6 +28,8 @@ def record_both(
         StoppedBySignal: this process got a signal.
     """
     places = folder / "a", folder / "b"
+    if folder.is_relative_to(HOME) and not (HOME / ".gitignore").exists():
+        write_text(HOME / ".gitignore", "*\n")  # results are no change of the user's repository
     with ExitStack() as stack:
         unfinished = [stack.enter_context(replacing(place)) for place in places]
         kept = []

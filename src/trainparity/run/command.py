@@ -41,7 +41,7 @@ class Command:
         environment = dict[str, str]()
         while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
             name, _, environment[name] = words.pop(0).partition("=")
-        if not words:
+        if not words or not words[0]:
             raise RunError(f"{text!r} is no command")
         return cls(tuple(words), environment)
 

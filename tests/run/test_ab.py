@@ -1,0 +1,188 @@
+"""`trainparity ab`: two commands, two revisions, two interpreters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
+
+LOADER = (
+    PLAIN.replace("import argparse, torch", "import argparse, os, torch, trainparity, torch.distributed as dist")
+    .replace("--steps", "--parts")
+    .replace(
+        "    torch.manual_seed(0)",
+        "    ranks = 'RANK' in os.environ and (dist.init_process_group('gloo') or True)\n"
+        "    rank, world = (dist.get_rank(), dist.get_world_size()) if ranks else (0, 1)\n"
+        "    torch.manual_seed(0)",
+    )
+)
+LOADER = (
+    LOADER[: LOADER.index("    with torch.no_grad()")].replace("default=1000", "default=1")
+    + """
+    if ranks:
+        model = nn.parallel.DistributedDataParallel(model)
+    batches = trainparity.GlobalBatchSampler(512, 16, rank=rank, world_size=world, accumulation_steps=args.parts)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data, target), batch_sampler=batches)
+    for epoch in range(9):
+        batches.set_epoch(epoch)
+        for number, (x, y) in enumerate(loader, 1):
+            with torch.autocast("cpu", torch.bfloat16, enabled=False):
+                loss = nn.functional.mse_loss(model(x), y) / args.parts
+            if number % args.parts and ranks:
+                with model.no_sync():
+                    loss.backward()
+            else:
+                loss.backward()
+            if number % args.parts == 0:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+
+main()
+"""
+)
+
+
+def ab(folder: Path, *arguments: object, code: int, **options: Any) -> dict[str, Any]:
+    """Run `trainparity ab`, check its exit code and return its answer."""
+    done = trainparity(
+        "ab", "--steps", 6, "--twins", 2, "--json", "answer.json", "--folder", "kept", *arguments, cwd=folder, **options
+    )
+    assert done.returncode == code, (done.stdout, done.stderr)
+    answer = folder / "answer.json"
+    return {"text": done.stdout, "errors": done.stderr} | (json.loads(answer.read_text()) if answer.exists() else {})
+
+
+def commands(*tails: str) -> list[str]:
+    return [f"{sys.executable} train.py{tail}" for tail in tails]
+
+
+def test_equal_commands_are_bitwise_without_twins_and_another_rate_is_named(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    found = ab(tmp_path, *commands("", ""), code=0)
+    assert found["verdict"] == "bitwise" and not (tmp_path / "kept/a/twins").exists()
+    assert "trainparity compare kept/a kept/b" in found["errors"]
+    found = ab(tmp_path, *commands("", " --lr 2e-2"), code=1)
+    assert (found["verdict"], found["cause"]) == ("different", "learning-rate")
+    assert "kept/a / kept/b: different" in found["text"]
+    assert len(list((tmp_path / "kept/a/twins").glob("*/trace.json"))) == 2
+
+
+def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_path: Path) -> None:
+    write(tmp_path, LOADER)
+    found = ab(tmp_path, *commands("", " --parts 4"), code=0)
+    assert found["verdict"] == "equivalent"
+    found = ab(tmp_path, *commands(""), f"{TORCHRUN} train.py --parts 2", code=0)
+    assert found["verdict"] == "equivalent"
+    assert json.loads((tmp_path / "kept/b/trace.json").read_text())["world_size"] == 2
+
+
+def git(folder: Path, *arguments: str) -> str:
+    settings = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of three commits: of the script, of another line in it, of a file beside it."""
+    folder = tmp_path / "repository"
+    (folder / "scripts").mkdir(parents=True)
+    git(folder, "init")
+    write(folder / "scripts", PLAIN.replace("torch.randn(512, 8)", "torch.load('../data/x.pt')"))
+    write(folder, "/data\n", ".gitignore")
+    commit(folder)
+    script = folder / "scripts/train.py"
+    script.write_text(script.read_text().replace("mse_loss(model(data[batch])", "mse_loss(0.5 * model(data[batch])"))
+    commit(folder)
+    write(folder, "text", "README")
+    commit(folder)
+    (folder / "data").mkdir()
+    subprocess.run(
+        [sys.executable, "-c", "import torch; torch.save(torch.randn(512, 8), 'data/x.pt')"], cwd=folder, check=True
+    )
+    return folder
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "a change")
+
+
+def test_two_revisions(repository: Path) -> None:
+    scripts = repository / "scripts"
+    run = ("--link", "../data", "--", sys.executable, "train.py")
+    script = scripts / "train.py"
+    script.write_text(script.read_text() + "# not committed\n")
+    found = ab(scripts, "--base", "HEAD~2", "--test", "HEAD", *run, code=1)
+    assert found["verdict"] == "different" and found["step"] == 0
+    assert "uncommitted changes: the changes are not part of either revision" in found["errors"]
+    assert ab(scripts, "--base", "HEAD~1", "--test", "main", *run, code=0)["verdict"] == "bitwise"
+    assert git(repository, "worktree", "list").count("\n") == 1
+    assert "# not committed" in script.read_text()
+
+
+def test_an_interrupt_removes_the_worktrees(repository: Path, tmp_path: Path) -> None:
+    command = [TOOL, "ab", "--base", "HEAD~1", "--test", "HEAD", "--link", "../data", f"{sys.executable} train.py"]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        command,
+        cwd=repository / "scripts",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"TMPDIR": str(scratch)},
+    )
+    assert process.stdout and process.stdout.readline() == "step 0\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert git(repository, "worktree", "list").count("\n") == 1
+    assert not [path for path in scratch.iterdir() if path.name.startswith("trainparity")]
+
+
+def test_code_of_the_working_tree_is_not_a_revisions(repository: Path) -> None:
+    (repository / "package").mkdir()
+    write(repository / "package", "RATE = 0.1", "mine.py")
+    script = repository / "scripts/train.py"
+    script.write_text(f"import sys; sys.path.append({str(repository / 'package')!r}); import mine\n" + PLAIN)
+    commit(repository)
+    found = ab(repository, "--base", "HEAD", "--test", "HEAD", f"{sys.executable} scripts/train.py", code=2)
+    assert "imported code of the working tree: package/mine.py" in found["errors"]
+
+
+def test_two_interpreters(tmp_path: Path) -> None:
+    other = tmp_path / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    site = next((tmp_path / "venv/lib").glob("python*/site-packages"))
+    installed = next(Path(p) for p in sys.path if p.endswith("site-packages"))
+    (site / "others.pth").write_text(f"{installed}\n")
+    write(tmp_path, "import sys; print(sys.executable)\n" + PLAIN)
+    run = ("--python-a", sys.executable, "--python-b", other)
+    found = ab(tmp_path, *run, "python train.py --lr 1e-3", code=0)
+    assert found["verdict"] == "bitwise" and f"{other}\n" in found["text"]
+    assert "start" in ab(tmp_path, *run, "bash train.sh", code=2)["errors"]
+
+
+MISTAKES = {
+    "one command": (["true"], "1 commands: give two"),
+    "no command": (["''", "true"], "is no command"),
+    "an open quote": (["'", "true"], "No closing quotation"),
+    "one revision": (["--base", "HEAD", "true"], "give both of --base and --test"),
+    "no repository": (["--base", "HEAD", "--test", "HEAD", "true"], "not a git repository"),
+    "no interpreter": (["--python-a", "x", "--python-b", "y", "python t.py"], "x is no Python interpreter"),
+    "a failure": (["false", "true"], "the command failed with exit code 1"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_named_with_exit_code_2(mistake: str, tmp_path: Path) -> None:
+    arguments, message = MISTAKES[mistake]
+    done = trainparity("ab", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr

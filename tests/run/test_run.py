@@ -1,0 +1,308 @@
+"""`trainparity run` on scripts that have no line of ours."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
+from trainparity.parity.folders import compare_folders
+from trainparity.parity.recording.trace import Trace
+
+
+def record(folder: Path, *command: object, twins: int = 0, steps: int = 6, **environment: str) -> Path:
+    """Record a command and expect that it is stopped in good order."""
+    done = trainparity("run", "runs/a", "--twins", twins, "--steps", steps, "--", *command, cwd=folder, **environment)
+    assert done.returncode == 0, done.stderr
+    return folder / "runs/a"
+
+
+def names(run: Path) -> list[str]:
+    return list(Trace.load(run).layout.parameters)
+
+
+def test_a_plain_script_and_its_twins(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    done = trainparity("run", "runs/a", "--twins", 2, "--steps", 6, "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"step {step}" for step in range(5)]
+    trace = Trace.load(tmp_path / "runs/a")
+    assert trace.layout.steps == list(range(6)) and trace.arrays["num_samples"].tolist() == [16] * 6
+    assert trace.layout.activations[0] == "(input)" and len(trace.layout.activations) == 4
+    assert (tmp_path / "runs/a/twins/2/output.txt").read_text() == done.stdout
+    found = compare_folders(tmp_path / "runs/a", tmp_path / "runs/a/twins/1")
+    assert (found.verdict, found.calibrated) == ("equivalent", True)
+    kept = json.loads((tmp_path / "runs/a/run.json").read_text())
+    assert (kept["steps"], kept["stopped"], kept["twins"], kept["model"]) == (6, True, 2, "Sequential")
+    assert list((tmp_path / "runs").iterdir()) == [tmp_path / "runs/a"]
+
+
+def test_a_script_that_ends_before(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    run = record(tmp_path, sys.executable, "train.py", "--steps", 3)
+    assert Trace.load(run).layout.steps == [0, 1, 2]
+    assert not json.loads((run / "run.json").read_text())["stopped"]
+
+
+ENDS = {
+    "sys.exit": ("import sys; sys.exit(0)", 0),
+    "os._exit": ("import os; os._exit(0)", 0),
+    "a crash": ("raise RuntimeError('boom')", 1),
+    "its own exit code": ("import sys; sys.exit(7)", 7),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_script_that_ends_in_its_own_way(end: str, tmp_path: Path) -> None:
+    line, code = ENDS[end]
+    write(tmp_path, PLAIN.replace('        print("step", step', f"        if step == 2: {line}\n        print(step"))
+    done = trainparity("run", "runs/a", "--twins", 1, "--steps", 6, "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert Trace.load(tmp_path / "runs/a").layout.steps == [0, 1, 2]
+    assert ("boom" in done.stderr) == (end == "a crash")
+    assert (tmp_path / "runs/a/twins/1/trace.json").exists() == (code == 0)
+
+
+NO_TRAINING = {
+    "not Python": (["true"], "no Python process took part"),
+    "isolated Python": ([sys.executable, "-I", "-c", "import torch"], "no Python process took part"),
+    "no torch": ([sys.executable, "-c", "print(1)"], "no Python process imported torch"),
+    "no optimizer": ([sys.executable, "-c", "import torch"], "no optimizer of torch.optim was made"),
+    "no step": (
+        [sys.executable, "-c", "import torch; torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])"],
+        "an optimizer was made, but it made no step",
+    ),
+    "no program": (["/no/such/program"], "/no/such/program: command not found"),
+}
+
+
+@pytest.mark.parametrize("command", NO_TRAINING)
+def test_a_program_that_does_not_train(command: str, tmp_path: Path) -> None:
+    words, reason = NO_TRAINING[command]
+    done = trainparity("run", "runs/a", "--", *words, cwd=tmp_path)
+    assert done.returncode == 2 and reason in done.stderr
+    assert not (tmp_path / "runs/a").exists() and not list((tmp_path / "runs").iterdir())
+
+
+def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    (tmp_path / "runs/a").mkdir(parents=True)
+    (tmp_path / "runs/a/thesis.tex").write_text("mine")
+    command = ("--twins", 0, "--steps", 2, "--", sys.executable, "train.py")
+    done = trainparity("run", "runs/a", *command, cwd=tmp_path)
+    assert done.returncode == 2 and "runs/a holds something else" in done.stderr
+    assert (tmp_path / "runs/a/thesis.tex").read_text() == "mine"
+    for steps in (2, 3):
+        assert trainparity("run", "runs/b", *command[:3], steps, *command[4:], cwd=tmp_path).returncode == 0
+        assert len(Trace.load(tmp_path / "runs/b").layout.steps) == steps
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path: Path) -> None:
+    write(tmp_path, PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))
+    process = subprocess.Popen(
+        [TOOL, "run", "runs/a", "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "step 0\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+    assert not (tmp_path / "runs/a").exists() and not list((tmp_path / "runs").iterdir())
+
+
+def test_the_users_own_sitecustomize_runs_too(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    write(tmp_path / "site", "import builtins; builtins.MINE = 'sitecustomize of the user'", "sitecustomize.py")
+    write(tmp_path, "import sys, sitecustomize; print(MINE, sitecustomize.__file__, sys.path)\n" + PLAIN)
+    plain = subprocess.run(
+        [sys.executable, "train.py", "--steps", "0"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    done = trainparity(
+        "run", "runs/a", "--twins", 0, "--steps", 2, "--", sys.executable, "train.py",
+        cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"),
+    )  # fmt: skip
+    assert done.returncode == 0
+    # The script sees its own sitecustomize and the search path that it has without us.
+    assert done.stdout.splitlines()[0] == plain.stdout.splitlines()[0]
+
+
+def test_a_script_that_catches_everything_and_trains_in_a_thread_is_stopped(tmp_path: Path) -> None:
+    text = PLAIN.replace("        optimizer.step()", "        try: optimizer.step()\n        except: print('caught')")
+    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    assert len(Trace.load(run).layout.steps) == 6
+    text = PLAIN.replace(
+        "    main()\n", "    import threading\n    t = threading.Thread(target=main); t.start(); t.join()\n"
+    )
+    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    assert len(Trace.load(run).layout.steps) == 6
+
+
+def test_scripts_run_by_exec_with_an_emptied_search_path(tmp_path: Path) -> None:
+    inner = write(tmp_path, PLAIN, "inner.py")
+    text = f"import sys, torch\nsys.path[:] = [p for p in sys.path if 'python' in p]\nexec(open({str(inner)!r}).read())"
+    assert len(names(record(tmp_path, sys.executable, write(tmp_path, text)))) == 4
+
+
+DDP = PLAIN.replace(
+    "    torch.manual_seed(0)",
+    "    import torch.distributed as dist, os\n"
+    "    dist.init_process_group('gloo')\n"
+    "    rank, world = dist.get_rank(), dist.get_world_size()\n"
+    "    torch.manual_seed(0)",
+).replace("% 512\n", "% 512\n        batch = batch[rank::world]\n")
+WRAPPED = "    model = nn.parallel.DistributedDataParallel(model)\n"
+OPTIMIZER = "    optimizer = torch.optim.AdamW"
+
+
+@pytest.mark.parametrize("order", ["wrapped first", "optimizer first"])
+def test_ranks_of_torchrun_are_recorded_and_stopped_together(order: str, tmp_path: Path) -> None:
+    end = "(model.parameters(), lr=args.lr)\n"
+    text = DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER) if order == "wrapped first" else DDP.replace(end, end + WRAPPED)
+    run = record(tmp_path, *TORCHRUN.split(), write(tmp_path, text))
+    trace = Trace.load(run)
+    assert trace.layout.world_size == 2 and len(trace.layout.steps) == 6
+    assert trace.arrays["num_samples"].tolist() == [16] * 6
+    assert names(run)[0] == "0.weight"
+
+
+def test_ranks_spawned_by_the_script(tmp_path: Path) -> None:
+    text = (
+        DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER)
+        .replace("def main():", "def main(rank):")
+        .replace(
+            "init_process_group('gloo')",
+            "init_process_group('gloo', init_method='file://' + os.path.abspath('meet'), rank=rank, world_size=2)",
+        )
+        .replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
+    )
+    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
+
+
+def test_of_several_trainings_the_first_is_recorded_and_all_are_stopped(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, "inner.py")
+    text = (
+        "import subprocess, sys\n"
+        "for lr in '0.1', '0.2': subprocess.run([sys.executable, 'inner.py', '--lr', lr], check=True)"
+    )
+    done = trainparity(
+        "run", "runs/a", "--twins", 0, "--steps", 3, "--", sys.executable, write(tmp_path, text), cwd=tmp_path
+    )
+    assert done.returncode == 0 and "more than one training" in done.stderr
+    trace = Trace.load(tmp_path / "runs/a")
+    assert trace.arrays["setting/lr"][:, 0].tolist() == [0.1] * 3
+    assert "the script's end" not in done.stdout
+
+
+def test_workers_of_a_loader_are_not_recorded(tmp_path: Path) -> None:
+    text = PLAIN.replace("    for step in", (
+        "    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data, target), 16, num_workers=2,\n"
+        "        collate_fn=lambda rows: (model(rows[0][0]), torch.utils.data.default_collate(rows))[1])\n"
+        "    for (x, y), step in zip(loader, range(99)):\n"
+        "        loss = nn.functional.mse_loss(model(x), y)\n"
+        "        optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+        "    for step in"
+    ))  # fmt: skip
+    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    assert Trace.load(run).arrays["num_samples"].tolist() == [16] * 6
+
+
+COMPILED = "    model = torch.compile(model, backend='eager', fullgraph=True)\n"
+SHAPES = {
+    "a closure": (
+        "        loss = nn.functional.mse_loss(model(data[batch]), target[batch])\n"
+        "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n",
+        "        def closure():\n            optimizer.zero_grad()\n"
+        "            loss = nn.functional.mse_loss(model(data[batch]), target[batch])\n"
+        "            loss.backward()\n            return loss\n"
+        "        optimizer.step(closure)\n",
+    ),
+    "compiled": ("    optimizer = ", f"{COMPILED}    optimizer = "),
+    "compiled after the optimizer": (
+        "    with torch.no_grad():",
+        f"{COMPILED}    with torch.no_grad():",
+    ),
+    "an average of the weights": ("    with torch", "    import copy; ema = copy.deepcopy(model)\n    with torch"),
+    "a model that is never trained": (
+        "    with torch",
+        "    teacher = nn.Linear(8, 1); other = torch.optim.SGD(teacher.parameters()); teacher(data)\n    with torch",
+    ),
+    "gradients without a module's call": ("mse_loss(model(", "mse_loss(model.forward("),
+}
+
+
+BLIND = ("compiled", "compiled after the optimizer", "gradients without a module's call")
+"""Hooks inside would break a compiled graph; `forward` called directly calls the parts one by one."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_model_is_found(shape: str, tmp_path: Path) -> None:
+    old, new = SHAPES[shape]
+    assert old in PLAIN
+    trace = Trace.load(record(tmp_path, sys.executable, write(tmp_path, PLAIN.replace(old, new))))
+    assert list(trace.layout.parameters) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert trace.layout.unoptimised == [] and (trace.arrays["gradient_norm"] > 0).all()
+    if shape not in BLIND:
+        assert trace.arrays["num_samples"][1:].tolist() == [16] * 5
+
+
+def test_frozen_parts_belong_to_the_model_and_loose_tensors_to_it_too(tmp_path: Path) -> None:
+    frozen = PLAIN.replace("AdamW(model.parameters()", "AdamW(model[2].parameters()")
+    trace = Trace.load(record(tmp_path, sys.executable, write(tmp_path, frozen)))
+    assert trace.layout.unoptimised == ["0.weight", "0.bias"]
+    loose = PLAIN.replace("AdamW(model.parameters()", "AdamW([*model.parameters(), scale]").replace(
+        "    optimizer =", "    scale = torch.ones(1, requires_grad=True)\n    optimizer ="
+    ).replace("mse_loss(model(", "mse_loss(scale * model(")  # fmt: skip
+    found = names(record(tmp_path, sys.executable, write(tmp_path, loose)))
+    assert found == [
+        "tensor_0",
+        "Sequential_0.0.weight",
+        "Sequential_0.0.bias",
+        "Sequential_0.2.weight",
+        "Sequential_0.2.bias",
+    ]
+
+
+GAN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+D, G = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), nn.Linear(2, 4)
+opt_d, opt_g = torch.optim.Adam(D.parameters()), torch.optim.SGD(G.parameters(), lr=0.1)
+for step in range(1000):
+    opt_d.zero_grad()
+    (D(torch.randn(8, 4)).mean() - D(G(torch.randn(8, 2)).detach()).mean()).backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    D(G(torch.randn(8, 2))).mean().backward()
+    opt_g.step()
+"""
+
+
+def test_of_several_optimizers_it_is_said_which_is_recorded(tmp_path: Path) -> None:
+    write(tmp_path, GAN)
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 5, "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "5 optimizer steps of Sequential (49 parameters) with Adam, then stopped; NOT recorded" in done.stderr
+    assert "optimizer 2, SGD over 12 numbers" in done.stderr
+    assert Trace.load(tmp_path / "runs/a").layout.optimizer == "Adam"
+
+
+def test_a_recording_that_fails_ends_with_2_and_says_why(tmp_path: Path) -> None:
+    missing = "import sys; sys.modules['safetensors'] = None\n" + PLAIN
+    done = trainparity("run", "runs/a", "--", sys.executable, write(tmp_path, missing), cwd=tmp_path)
+    assert done.returncode == 2 and "can't record this training: ModuleNotFoundError" in done.stderr
