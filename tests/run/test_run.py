@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
-from trainparity.parity.folders import compare_folders
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 
 

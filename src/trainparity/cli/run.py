@@ -93,7 +93,7 @@ def ab(
     place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
     def same_bits(left: Path, right: Path) -> bool:
-        from trainparity.parity.folders import compare_folders  # imports torch
+        from trainparity.parity.compare import compare_folders  # imports torch
 
         return compare_folders(left, right).verdict == "bitwise"
 
