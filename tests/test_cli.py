@@ -1,23 +1,46 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.support import report_tree
+from trainparity import cli
 from trainparity.params import load
 from trainparity.report import artifacts, summary
 
 ROOT = Path(__file__).parents[1]
 
 
-def trainparity(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainparity.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+class Done(NamedTuple):
+    """What a command came to."""
+
+    returncode: int | str | None
+    stdout: str
+    stderr: str
 
 
-def test_doctor_says_what_runs_and_why_the_rest_does_not() -> None:
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def trainparity(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line in this process, in the project's folder, without a terminal."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", ["trainparity", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return Done(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -> None:
     done = trainparity("doctor", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["configurations"]
@@ -29,7 +52,7 @@ def test_doctor_says_what_runs_and_why_the_rest_does_not() -> None:
             assert facts["reason"] in table and f"{name}:   remedy: {facts['remedy']}" in table
 
 
-def test_validate_accepts_the_projects_params_and_names_mistakes(tmp_path: Path) -> None:
+def test_validate_accepts_the_projects_params_and_names_mistakes(trainparity: Command, tmp_path: Path) -> None:
     fine = trainparity("validate")
     assert (fine.returncode, fine.stdout) == (0, "params.yaml: fine: 8 configurations, 10 pairs\n")
     text = (ROOT / "params.yaml").read_text()
@@ -40,7 +63,7 @@ def test_validate_accepts_the_projects_params_and_names_mistakes(tmp_path: Path)
     assert wrong.stderr.endswith("did you mean ddp?\n")
 
 
-def test_validate_holds_dvc_yaml_against_the_configurations(tmp_path: Path) -> None:
+def test_validate_holds_dvc_yaml_against_the_configurations(trainparity: Command, tmp_path: Path) -> None:
     extra = "configs:\n  extra: {strategy: single, device: cpu, precision: fp32}\n"
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("configs:\n", extra))
     (tmp_path / "dvc.yaml").write_text((ROOT / "dvc.yaml").read_text())
@@ -50,13 +73,13 @@ def test_validate_holds_dvc_yaml_against_the_configurations(tmp_path: Path) -> N
     assert "stages.report.deps: add runs/extra/report" in done.stderr
 
 
-def test_show_without_results_says_what_makes_them(tmp_path: Path) -> None:
+def test_show_without_results_says_what_makes_them(trainparity: Command, tmp_path: Path) -> None:
     done = trainparity("show", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == f"{tmp_path}/summary.json: no such file; `dvc repro` makes it\n"
 
 
-def test_validate_checks_the_workloads_options(tmp_path: Path) -> None:
+def test_validate_checks_the_workloads_options(trainparity: Command, tmp_path: Path) -> None:
     text = (ROOT / "params.yaml").read_text().replace("{scale: tiny}", "{scale: huge}")
     (tmp_path / "params.yaml").write_text(text)
     done = trainparity("validate", str(tmp_path / "params.yaml"))
@@ -65,7 +88,7 @@ def test_validate_checks_the_workloads_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pipeline", ["", "- a list", "stages:", "stages: {compare: {cmd: make}}"])
-def test_validate_leaves_other_pipelines_alone(pipeline: str, tmp_path: Path) -> None:
+def test_validate_leaves_other_pipelines_alone(trainparity: Command, pipeline: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
     (tmp_path / "dvc.yaml").write_text(pipeline)
     done = trainparity("validate", str(tmp_path / "params.yaml"))
@@ -75,14 +98,14 @@ def test_validate_leaves_other_pipelines_alone(pipeline: str, tmp_path: Path) ->
 @pytest.mark.parametrize("command", ["doctor", "validate"])
 @pytest.mark.parametrize(("name", "expected"), [("p.yaml", "p.yaml: no such file\n"), ("", "Invalid value for 'path'")])
 def test_a_params_path_that_is_no_file_ends_without_a_traceback(
-    command: str, name: str, expected: str, tmp_path: Path
+    trainparity: Command, command: str, name: str, expected: str, tmp_path: Path
 ) -> None:
     done = trainparity(command, str(tmp_path / name))
     assert (done.returncode, done.stdout) == (2, "")
     assert expected in done.stderr and "Traceback" not in done.stderr
 
 
-def test_show_prints_the_table_of_a_summary(tmp_path: Path) -> None:
+def test_show_prints_the_table_of_a_summary(trainparity: Command, tmp_path: Path) -> None:
     report_tree.write(tmp_path)
     built = summary.build(artifacts.read(tmp_path, load(tmp_path / "params.yaml")))
     built.write(tmp_path / "summary.json")
@@ -91,7 +114,7 @@ def test_show_prints_the_table_of_a_summary(tmp_path: Path) -> None:
     assert all(name in done.stdout for name in built.configurations)
     (tmp_path / "summary.json").write_text("{}")
     damaged = trainparity("show", str(tmp_path))
-    assert (damaged.returncode, damaged.stdout) == (1, "")
+    assert (damaged.returncode, damaged.stdout) == (2, "")
     assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
 
 
@@ -101,15 +124,21 @@ def test_torch_is_imported_only_where_it_is_used(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_help_lists_the_commands() -> None:
+def test_help_lists_the_commands(trainparity: Command) -> None:
     done = trainparity("--help")
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("doctor", "validate", "show"))
     assert trainparity("--version").stdout.startswith("trainparity 0.")
 
 
-def test_train_names_a_mistaken_configuration() -> None:
+def test_train_names_a_mistaken_configuration(trainparity: Command) -> None:
     done = trainparity("train", "ddpp")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert done.stderr.startswith("params.yaml: configs: 'ddpp' is not one of cpu, mps")
     assert done.stderr.endswith("did you mean ddp?\n")
+
+
+def test_the_command_is_a_program_of_its_own() -> None:
+    command = [sys.executable, "-m", "trainparity.cli", "show", "nowhere"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "nowhere/summary.json: no such file; `dvc repro` makes it\n")

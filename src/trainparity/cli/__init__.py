@@ -12,12 +12,9 @@ __all__ = ["app", "machine", "main", "parity", "run", "studies"]
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one message and exit code 2 (params) or 1 (results)."""
+    """Run the command line; a user's mistake, and what is missing or damaged, end in one message and exit code 2."""
     try:
         app()
-    except validation.ParamsError as error:
+    except (validation.ParamsError, RecordError, StageError) as error:
         print(error, file=sys.stderr)
-        sys.exit(2)
-    except (RecordError, StageError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2)  # 1 says that two runs are not the same training
