@@ -91,6 +91,20 @@ def test_clipping_is_seen_before_it_happens_however_it_was_imported(
     assert seen["clip/calls"] == 1 and seen["clip/max_norm"] == 0.1 and seen["clip/backwards"] == 1
 
 
+def test_clipping_in_two_calls_is_seen_once(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    watch.begin()
+    model(X).square().sum().backward()
+    norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    nn.utils.clip_grads_with_norm_(model.parameters(), 0.1, norm)
+    optimizer.step()
+    seen = watch.end()
+    assert seen["clip/calls"] == 1 and seen["clip/max_norm"] == 0.1
+    assert float(seen["rank/clip_norm"]) == pytest.approx(float(norm))
+    assert float(seen["gradient_norm"]) == pytest.approx(float(norm), rel=1e-6)
+
+
 def test_the_optimizers_settings_and_state_are_those_before_the_update(
     watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:

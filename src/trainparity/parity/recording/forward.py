@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.sketch import Sketcher, mix, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
@@ -33,7 +34,8 @@ class ForwardHooks:
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
         self.modules = [(name or "(model)", module) for name, module in model.named_modules()]
-        self._leaves = [(name, module) for name, module in self.modules if not list(module.children())]
+        leaves = [] if is_cut(model) else self.modules
+        self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
         self._handles: list[Any] = []
         if attach:
             self._attach()

@@ -39,6 +39,7 @@ def listen(listener: Listener) -> None:
     """
     if not _listeners:
         _replace(clip_grad, "_clip_grads_with_norm_", _clip_norm)
+        _replace(torch.nn.utils, "clip_grads_with_norm_", _clip_norm)  # the same, under its public name
         for module in (clip_grad, torch.nn.utils):
             _replace(module, "clip_grad_value_", _clip_value)
         _replace(torch.amp.GradScaler, "scale", _scale)

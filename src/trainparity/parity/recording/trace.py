@@ -31,6 +31,8 @@ class Layout(Record):
     sketch_size: int
     world_size: int
     """R, the number of ranks."""
+    groups: list[int] = Field(default_factory=list)
+    """First rank of each rank's group; the ranks of a group train one replica together, on the same samples."""
     twin: int = 0
     """The twin's number; 0 for no twin."""
     activations: list[str] = Field(default_factory=list)

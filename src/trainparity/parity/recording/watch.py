@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks, Samples
+from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
@@ -39,6 +40,7 @@ class StepWatch:
         self._active, self._updated = False, False
         self.on_skipped: Callable[[], None] | None = None
         """Called when a loss scaler has skipped an update for an overflow."""
+        self._groups: Tensor | None = None
         self._last: tuple[list[tuple[int, int]], Tensor] | None = None
         intercept.listen(self)
 
@@ -59,6 +61,7 @@ class StepWatch:
             "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
             "buffers": {name: list(buffer.shape) for name, buffer in self.model.named_buffers()},
             "world_size": ranks.world_size(),
+            "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
             "modules": {name: type(module).__name__ for name, module in self.forward.modules},
             "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
@@ -199,7 +202,10 @@ class StepWatch:
 
     def _read_forward(self) -> None:
         seen, arrays = self.forward, self._arrays
-        arrays["activation/sketch"] = ranks.gather(seen.activations()).sum(0)
+        if self._groups is None:  # not before: only now all ranks and shards are surely there
+            self._groups = groups(self.model)
+        first_of_groups = sorted(set(self._groups.tolist()))
+        arrays["activation/sketch"] = ranks.gather(seen.activations())[first_of_groups].sum(0)
         arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(seen.rows, dtype=torch.int64))
         arrays["rank/random_state"] = ranks.gather(torch.tensor(seen.random_state or 0))
         arrays["rank/drew"] = ranks.gather(torch.tensor(seen.drew))
@@ -208,7 +214,9 @@ class StepWatch:
         local = torch.cat(seen.samples) if seen.samples else torch.zeros(0, dtype=torch.int64)
         # Zero pads the ranks' lists to one length, so no sample may be zero.
         by_rank = ranks.gather_ragged(torch.where(local >= 0, local + 1, local))
-        everyone = by_rank[by_rank != 0].sort().values
+        # A group's samples count once, unless its ranks, against all sense, see different ones.
+        apart = by_rank if (by_rank != by_rank[self._groups]).any() else by_rank[first_of_groups]
+        everyone = apart[apart != 0].sort().values
         arrays["rank/samples"] = by_rank[:, :MAX_SAMPLES]
         arrays["samples"] = mix(everyone).sum()
         arrays["num_samples"] = torch.tensor(len(everyone))
