@@ -56,6 +56,12 @@ def test_too_few_runs_and_diverged_ones() -> None:
     assert judge_curves(diverged, curves(range(5))).verdict == "cannot judge"
 
 
+def test_losses_without_any_spread_are_compared_all_the_same() -> None:
+    zero, one = [[0.0] * 20] * 5, [[1.0] * 20] * 5
+    assert judge_curves(zero, zero).verdict == judge_curves(one, one).verdict == "consistent"
+    assert judge_curves(zero, one).verdict == "drifted"
+
+
 def test_curves_are_read_from_the_pipeline_and_from_a_recorder(tmp_path: Path) -> None:
     (tmp_path / "loss.csv").write_text("step,loss\n" + "".join(f"{i},{i / 2}\n" for i in range(12)))
     assert read_curve(tmp_path)[:3] == [0, 0.5, 1]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainparity.records.base import RecordError
+from trainparity.records.base import INFINITE, RecordError
 from trainparity.records.curves import CurveResult
 from trainparity.records.run import Status
 
@@ -133,7 +133,9 @@ def _test(curves: Curves, splits: np.ndarray) -> tuple[float, float]:
     means = left @ curves / n, right @ curves / m
     squares = left @ curves**2 / n - means[0] ** 2, right @ curves**2 / m - means[1] ** 2
     pooled = np.sqrt(np.maximum((n * squares[0] + m * squares[1]) / (n + m - 2), 0)) + 1e-12 * np.abs(curves).max()
-    statistics = (np.abs(means[0] - means[1]) / pooled).max(1)
+    apart = np.abs(means[0] - means[1])
+    # Without any spread over seeds, equal means are equal, and others are as far apart as can be.
+    statistics = np.divide(apart, pooled, out=np.where(apart > 0, INFINITE, 0.0), where=pooled > 0).max(1)
     # Splits that mirror each other are equal but for rounding.
     return float((statistics >= statistics[0] * (1 - 1e-9)).mean()), float(statistics[0])
 
