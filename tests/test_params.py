@@ -35,7 +35,7 @@ def test_the_projects_own_params_are_valid(path: Path) -> None:
             workloads.load(workload.name, workload.options, path)
 
 
-def test_the_default_has_the_eight_configurations_each_held_against_the_reference() -> None:
+def test_the_default_has_the_eight_configurations_each_compared_with_the_reference() -> None:
     params = load(ROOT / "params.yaml")
     assert list(params.configs) == [
         "cpu",
@@ -123,10 +123,6 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
             r"^params.yaml: configs.ddp.loader.deadline_s: 0: .*greater than 0$",
         ),
         (
-            lambda c: c["configs"]["ddp"].update(precision="bf16"),
-            r"^params.yaml: configs.ddp.precision: 'bf16' has no reference .* add `bf16: \{\}` to `references`",
-        ),
-        (
             lambda c: c["configs"]["ddp"].update(world_size=3),
             r"^params.yaml: train.global_batch_size: 64 can't be divided into world_size 3 x accumulation_steps 1 = 3 "
             r"equal micro-batches \(configs.ddp\); allowed: a multiple of 3$",
@@ -144,20 +140,24 @@ def test_the_default_has_the_eight_configurations_each_held_against_the_referenc
             r"^params.yaml: configs.ddp.offload: both with strategy ddp",
         ),
         (
-            lambda c: c["pairs"]["ddp"].update(right="dddp"),
-            r"^params.yaml: pairs.ddp.right: 'dddp' is not one of cpu, .*, counterpart; did you mean ddp\?$",
+            lambda c: c["pairs"]["ddp-gradaccum"].update(right="dddp"),
+            r"^params.yaml: pairs.ddp-gradaccum.right: 'dddp' is not one of cpu, .*, counterpart; did you mean ddp\?$",
         ),
         (
             lambda c: c["pairs"]["ddp"].update(left="ddp"),
-            r"^params.yaml: pairs.ddp.right: 'ddp' is held against itself",
+            r"^params.yaml: pairs.ddp-gradaccum.right: 'ddp' is compared with itself",
         ),
         (
             lambda c: c["pairs"]["ddp"].update(left="cpu", right="reference"),
-            r"^params.yaml: pairs.ddp.right: 'reference' stands on the left",
+            r"^params.yaml: pairs.ddp-gradaccum.right: 'reference' stands on the left",
         ),
         (
-            lambda c: c.update(references={"fp31": {}}),
-            r"^params.yaml: references.fp31: 'fp31' is not one of fp64, fp32, tf32,",
+            lambda c: c["configs"]["ddp"].update(reference="wid"),
+            r"^params.yaml: configs.ddp.reference: 'wid' is not one of fp32$",
+        ),
+        (
+            lambda c: c["pairs"].update(ddp={"left": "cpu", "right": "ddp"}),
+            r"^params.yaml: pairs.ddp: is the pair of the configuration ddp and its reference; choose another name$",
         ),
         (
             lambda c: c["configs"].update({"reference-fp32": c["configs"]["cpu"]}),
@@ -307,9 +307,9 @@ def test_an_unknown_scale_is_a_mistake_with_its_remedy() -> None:
         parse(SCALED | {"scale": "smal"}, Path("p"))
 
 
-def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_held_against_it() -> None:
+def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_compared_with_it() -> None:
     content = copy.deepcopy(CONTENT)
-    content["references"]["wide"] = {"precision": "fp32", "train": {"global_batch_size": 128}}
+    content["references"] = {"wide": {"train": {"global_batch_size": 128}}}
     content["configs"]["ddp"]["reference"] = "wide"
     params = parse(content, Path("p"))
     assert params.train_of(params.reference_of("ddp")).global_batch_size == 128
@@ -321,10 +321,6 @@ def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_held_aga
     ("reference", "expected"),
     [
         (
-            {},
-            r"^params.yaml: references.wide: 'wide' is not one of fp64, .*; a reference of another name needs its",
-        ),
-        (
             {"precision": "fp32", "train": {"epochs": 0}},
             r"^params.yaml: references.wide.train.epochs: 0: Input should be greater than or equal to 1$",
         ),
@@ -332,12 +328,47 @@ def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_held_aga
             {"precision": "fp32", "train": {"global_batch_size": 33}},
             r"^params.yaml: train.global_batch_size: 33 can't be divided into .* \(configs.ddp\)",
         ),
-        ({"precision": "bf16"}, r"^params.yaml: configs.ddp.precision: 'fp32', but its reference wide is in bf16; "),
+        (
+            {"precision": "fp31"},
+            r"^params.yaml: references.wide.precision: 'fp31' is not one of fp64, .*; did you mean fp",
+        ),
     ],
 )
 def test_a_reference_that_does_not_fit_is_named(reference: dict[str, Any], expected: str) -> None:
     def change(content: dict[str, Any]) -> None:
-        content["references"]["wide"] = reference
+        content["references"] = {"wide": reference}
         content["configs"]["ddp"]["reference"] = "wide"
 
     assert re.search(expected, message(change)), message(change)
+
+
+def test_a_run_and_its_reference_have_one_precision() -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["references"] = {"wide": {"precision": "bf16"}}
+        content["configs"]["ddp"] |= {"reference": "wide", "precision": "fp16"}
+
+    assert message(change) == (
+        "params.yaml: configs.ddp.precision: 'fp16', but its reference wide is in bf16; "
+        "a run and its reference have one precision"
+    )
+
+
+def test_one_line_is_a_whole_configuration() -> None:
+    """Its strategy, device, precision, reference and pair follow; a reference in its precision is added."""
+    content = copy.deepcopy(CONTENT)
+    content["configs"] |= {"four": {"accumulation_steps": 4}, "half": {"precision": "bf16"}}
+    before, params = parse(CONTENT, Path("p")), parse(content, Path("p"))
+    four, half = params.configs["four"], params.configs["half"]
+    assert (four.strategy, four.device, four.precision, four.compared_with) == ("single", "auto", "fp32", "fp32")
+    assert (half.precision, half.compared_with) == ("bf16", "bf16")
+    assert params.references.keys() - before.references.keys() == {"bf16"}
+    assert params.reference_configuration("bf16").precision == "bf16"
+    assert params.pairs.keys() - before.pairs.keys() == {"four", "half"}
+    assert params.pairs["four"].model_dump() == {"left": "reference", "right": "four"}
+
+
+def test_a_configuration_takes_its_references_precision() -> None:
+    content = copy.deepcopy(CONTENT)
+    content["references"] = {"coarse": {"precision": "bf16"}}
+    content["configs"]["half"] = {"reference": "coarse", "compile": "default"}
+    assert parse(content, Path("p")).configs["half"].precision == "bf16"

@@ -52,7 +52,6 @@ def assemble(
         "parity": parity,
         "references": {precision: {} for precision in sorted(precisions)},
         "configs": configs,
-        "pairs": {key: {"left": "reference", "right": key} for key in configs},
     }
     return parse_params(content, _HERE)
 

@@ -100,9 +100,9 @@ def _run(
     names = list(params.configs)
     spec = RunSpec(
         run=name,
-        workload=params.workload_of(configuration.held_against),
+        workload=params.workload_of(configuration.compared_with),
         dataset=params.dataset,
-        train=params.train_of(configuration.held_against),
+        train=params.train_of(configuration.compared_with),
         parity=params.parity,
         twins=twins,
         traced=traced,

@@ -81,7 +81,7 @@ class Trainer:
 
     def wrap(self) -> None:
         """Checkpoint, compile, distribute, make the optimizer: each must see what the one before it made."""
-        if self.configuration.checkpointing:
+        if self.configuration.activation_checkpointing:
             recompute_in_backward(self.workload.blocks(self.plain) or (self.plain,))
         if self.configuration.compile != "none":
             self.strategy.compile(self.plain, self.workload, self.configuration.compile)
