@@ -6,10 +6,8 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
-from trainparity.launch.known_answer import read_claim, reproduce
+from trainparity.pipeline.known_answer import STUDY, read_claim, reproduce
 from trainparity.stage import exit_code
-
-STUDY = Path("studies/ddp-vs-accumulation")
 
 
 def train() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
-from trainparity.launch.picture import draw
 from trainparity.launch.runs import run_picture
+from trainparity.pipeline.picture import draw
 from trainparity.records import layout
 from trainparity.stage import StageError, exit_code
 
@@ -19,11 +19,11 @@ def train() -> None:
     picture = settings.picture
     assert picture is not None  # else there is no such stage
     settings = settings.with_reference(picture.reference, workload=picture.workload, train=picture.train)
-    status = run_picture(settings, Environment.read(layout.environment(RUNS)), runs=RUNS, data=DATA)
+    status = run_picture(settings, Environment.read(layout.environment(RUNS)), runs=layout.picture(RUNS), data=DATA)
     if status.status != "trained":
         raise StageError(f"picture: {status.outcome}")
     workload = settings.workload_of(picture.reference)
-    if not draw(workload, layout.weights(RUNS, "picture"), DATA, OUT):
+    if not draw(workload, layout.weights(layout.picture(RUNS), "picture"), DATA, OUT):
         raise StageError(
             f"picture: the workload {workload.name} has nothing to show; remove `picture` from params.yaml"
         )

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.launch.prepare import prepare
+from trainparity.pipeline.prepare import prepare
 from trainparity.stage import exit_code
 
 

@@ -1,23 +1,34 @@
-"""Stage `probe`: what this machine and image offer."""
+"""Stage `probe`: what this machine and image offer, and what each stage depends on."""
 
 import sys
 from pathlib import Path
 
-from trainparity import environment
+from trainparity import environment, params
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
+from trainparity.pipeline import plans
+from trainparity.pipeline.plan import Planner
+from trainparity.records import layout
 from trainparity.stage import exit_code
+
+RUNS = Path("runs")
 
 
 def probe() -> None:
-    found = environment.detect()
-    found.write(Path("runs/environment.json"))
+    found, settings = environment.detect(), params.load(Path("params.yaml"))
+    found.write(layout.environment(RUNS))
     gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
     print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
+    made = Planner(settings, found, Path(__file__).parent).plans()
+    for text in plans.explain(made):
+        print(text)
+    plans.write(made)
+    for name in plans.remove_leftovers(settings):
+        print(f"{name}: removed from {RUNS}, as params.yaml has no such configuration")
 
 
 def main() -> None:
     here_or_contained(probe, image_of_engine)
-    look().write(Path("runs/engine.json"))
+    look().write(RUNS / "engine.json")
 
 
 if __name__ == "__main__":

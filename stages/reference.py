@@ -1,4 +1,4 @@
-"""Stage `reference@<entry of references>`: train the reference and the twins that measure its noise floor."""
+"""Stage `reference`: train the references and the twins that measure their noise floors."""
 
 import sys
 from pathlib import Path
@@ -6,20 +6,23 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of
-from trainparity.launch.runs import run_reference
+from trainparity.pipeline.references import train_references
+from trainparity.records import layout
 from trainparity.stage import exit_code
 
 
-def train(name: str) -> None:
-    settings = params.load(Path("params.yaml"))
-    environment = Environment.read(Path("runs/environment.json"))
-    status = run_reference(settings, environment, name, runs=Path("runs"), data=Path("data/prepared"))
-    print(f"reference {name}: {status.outcome}")
+def train() -> None:
+    runs, settings = Path("runs"), params.load(Path("params.yaml"))
+    environment = Environment.read(layout.environment(runs))
+    for name, status in train_references(settings, environment, runs=runs, data=Path("data/prepared")).items():
+        print(f"reference {name}: {status.outcome}")
 
 
 def main() -> None:
-    name = sys.argv[1]
-    here_or_contained(lambda: train(name), lambda settings: image_of(settings.reference_configuration(name), settings))
+    # They all run on the accelerator, so one image serves them.
+    here_or_contained(
+        train, lambda settings: image_of(settings.reference_configuration(next(iter(settings.references))), settings)
+    )
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainparity.environment import Environment
-from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Configuration, Params, Precision, reference_name
 from trainparity.parity.curves import judge_runs
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.pairs import load_run, load_twins
 from trainparity.parity.verdict import Run, judge
+from trainparity.pipeline.prepare import prepare
 from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult

@@ -80,20 +80,33 @@ def _as_json(environment: Environment, found: dict[str, Placement | Unavailable]
 
 @app.command()
 def validate(path: ParamsPath = Path("params.yaml")) -> None:
-    """Check a params file, and the dvc.yaml beside it, without running anything."""
+    """Check a params file without running anything."""
     from trainparity import workloads  # imports torch
-    from trainparity.launch.pipeline import check_pipeline
 
     params = parameters.load(path)
     workloads.load(params.workload.name, params.workload.options, path)
-    pipeline = path.parent / "dvc.yaml"
-    if pipeline.exists():
-        content = validation.read_yaml(pipeline)
-        stages = content.get("stages") if isinstance(content, dict) else None
-        # Another project's pipeline may lie there; only one like ours has both stages to check.
-        if stages and {"compare", "report"} <= stages.keys():
-            check_pipeline(params, content, pipeline)
     print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
+
+
+@app.command()
+def status() -> None:
+    """Say what `dvc repro` would run again for a change of code, settings, packages or machine, and which change it is.
+
+    DVC compares outputs as well: `dvc status` after `dvc repro probe` lists all stages that are not up to date.
+    """
+    from trainparity.pipeline import plans
+    from trainparity.pipeline.plan import Planner
+
+    params = parameters.load(Path("params.yaml"))
+    scripts = _scripts(Path("dvc.yaml"))
+    lines = plans.explain(Planner(params, detect(), scripts).plans())
+    print("\n".join(lines) or "no change since the last run")
+
+
+def _scripts(path: Path) -> Path:
+    """Return the folder of the stages' scripts, as a pipeline's `probe` names it."""
+    command = validation.read_yaml(path)["stages"]["probe"]["cmd"]
+    return path.parent / Path(command.split()[1]).parent
 
 
 @app.command()

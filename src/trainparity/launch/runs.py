@@ -4,12 +4,14 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any, Self
 
 from trainparity.environment import Environment, Unavailable, place
+from trainparity.launch.code import code_of_run
 from trainparity.launch.processes import run_workers
-from trainparity.params import COUNTERPART, Configuration, Params, reference_name
+from trainparity.params import COUNTERPART, Configuration, Params, Timing, reference_name
 from trainparity.records import layout
-from trainparity.records.base import write_text
+from trainparity.records.base import Record, write_text
 from trainparity.records.run import Status
 from trainparity.training.spec import Failure, Result, RunSpec
 
@@ -29,6 +31,21 @@ def run_reference(
     name, configuration = reference_name(reference), params.reference_configuration(reference)
     twins = params.parity.twins
     return _run(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=timed)
+
+
+def reference_that_is_there(
+    params: Params, environment: Environment, reference: str, *, runs: Path, data: Path
+) -> Status | None:
+    """Return the status of a trained reference that `run_reference` would train again from the same; None if none."""
+    name, configuration = reference_name(reference), params.reference_configuration(reference)
+    twins = params.parity.twins
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=True)
+    path = layout.report(runs, name) / _MADE_FROM
+    if isinstance(spec, Unavailable) or not path.exists():
+        return None
+    same = path.read_text(encoding="utf-8") == _MadeFrom.of(spec).as_json()
+    status = Status.read(layout.status(runs, name))
+    return status if same and status.status == "trained" else None
 
 
 def run_configuration(
@@ -94,35 +111,68 @@ def _run(
     traced: bool = True,
     timed: bool,
 ) -> Status:
-    placement = place(configuration, params.accelerator, environment)
-    if isinstance(placement, Unavailable):
-        return _skip(name, configuration, placement.reason, placement.remedy, runs)
-    names = list(params.configs)
-    spec = RunSpec(
-        run=name,
-        workload=params.workload_of(configuration.compared_with),
-        dataset=params.dataset,
-        train=params.train_of(configuration.compared_with),
-        parity=params.parity,
-        twins=twins,
-        traced=traced,
-        timing=params.timing if timed else None,
-        configuration=configuration,
-        placement=placement,
-        fingerprint=environment.fingerprint,
-        device_name=device_name(environment, placement.device),
-        data=data,
-        reference=reference,
-        work=_work(runs, name),
-        position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
-    )
+    how = {"reference": reference, "twins": twins, "traced": traced}
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, **how)
+    if isinstance(spec, Unavailable):
+        return _skip(name, configuration, spec.reason, spec.remedy, runs)
     status = _execute(spec)
+    _MadeFrom.of(spec).write(spec.work / "report" / _MADE_FROM)
     _publish(status, runs, spec.work)
     return status
 
 
+def _specify(
+    params: Params,
+    environment: Environment,
+    name: str,
+    configuration: Configuration,
+    *,
+    runs: Path,
+    data: Path,
+    timed: bool,
+    **how: Any,
+) -> RunSpec | Unavailable:
+    """Return all that the workers of a run need to know, or why it can't run here; `how` are fields of the spec."""
+    placement = place(configuration, params.accelerator, environment)
+    if isinstance(placement, Unavailable):
+        return placement
+    names, workload = list(params.configs), params.workload_of(configuration.compared_with)
+    return RunSpec(
+        run=name,
+        workload=workload,
+        dataset=params.dataset,
+        train=params.train_of(configuration.compared_with),
+        parity=params.parity,
+        timing=params.timing if timed else None,
+        configuration=configuration,
+        placement=placement,
+        fingerprint=environment.fingerprint,
+        code=code_of_run(workload.name, configuration.strategy).digest,
+        device_name=device_name(environment, placement.device),
+        data=data,
+        work=_work(runs, name),
+        position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
+        **how,
+    )
+
+
+_MADE_FROM = "made-from.json"
+
+
+class _MadeFrom(Record):
+    """What a run was made from, beside what it measured."""
+
+    identity: str
+    """`RunSpec.identity`, which leaves the timed phase out."""
+    timing: Timing | None
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Self:
+        return cls(identity=spec.identity(), timing=spec.timing)
+
+
 def _execute(spec: RunSpec) -> Status:
-    """Run the workers, going on from an earlier interrupted run if it was the same."""
+    """Run the workers; an earlier interrupted run of the same identity is resumed."""
     mark, identity = spec.work / "identity", spec.identity()
     if not mark.exists() or mark.read_text() != identity:
         shutil.rmtree(spec.work, ignore_errors=True)
@@ -174,7 +224,7 @@ def _publish(status: Status, runs: Path, work: Path) -> None:
     for part, folder in places.items():
         folder.parent.mkdir(parents=True, exist_ok=True)
         (finished / part).rename(folder)
-    if status.status != "failed":  # a failed run may go on from its checkpoint when its cause is mended
+    if status.status != "failed":  # a failed run may resume from its checkpoint when its cause is mended
         shutil.rmtree(work)
 
 

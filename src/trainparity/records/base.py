@@ -31,7 +31,11 @@ class Record(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write the record as JSON under a temporary name, then rename it."""
-        write_text(path, json.dumps(self.model_dump(mode="json"), indent=1) + "\n")
+        write_text(path, self.as_json())
+
+    def as_json(self) -> str:
+        """Return the text of the record's file."""
+        return json.dumps(self.model_dump(mode="json"), indent=1) + "\n"
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -1,19 +1,30 @@
-"""Where runs leave their outputs; `<name>` is a configuration's name or `reference-<entry of references>`.
+"""Where runs leave their outputs; a run is named as its configuration, or `reference-<entry of references>`.
+
+    runs/state/<configuration>        runs/report/<configuration>
+    runs/reference/state/<entry>      runs/reference/report/<entry>
 
 Every path below `runs/` that more than one module uses is made here and nowhere else.
 """
 
 from pathlib import Path
 
+REFERENCE = "reference"
+"""The folder of references, and the first word of their runs' names."""
+
 
 def state(runs: Path, name: str) -> Path:
     """Return the folder of a run's deterministic outputs: status, trace, weights, losses, evaluation."""
-    return runs / name / "state"
+    return _part(runs, "state", name)
 
 
 def report(runs: Path, name: str) -> Path:
     """Return the folder of what a run measured: time, memory, utilisation."""
-    return runs / name / "report"
+    return _part(runs, "report", name)
+
+
+def _part(runs: Path, part: str, name: str) -> Path:
+    entry = name.removeprefix(f"{REFERENCE}-")
+    return runs / part / name if entry == name else runs / REFERENCE / part / entry
 
 
 def status(runs: Path, name: str) -> Path:
@@ -44,6 +55,16 @@ def weights(runs: Path, name: str) -> Path:
 def curves(runs: Path) -> Path:
     """Return the folder that the stage `curves` uses as its `runs`: runs are named `<entry of references>-<seed>`."""
     return runs / "curves"
+
+
+def picture(runs: Path) -> Path:
+    """Return the folder that the stage `picture` uses as its `runs`."""
+    return runs / "picture"
+
+
+def needed(runs: Path, name: str) -> Path:
+    """Return the file that says which reference a configuration is compared with, and hashes it."""
+    return runs / REFERENCE / "needed" / f"{name}.json"
 
 
 def environment(runs: Path) -> Path:

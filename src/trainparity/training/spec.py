@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from trainparity.environment import Placement
 from trainparity.params import Configuration, Dataset, Parity, Timing, Train, Workload
@@ -28,10 +29,12 @@ class RunSpec(Record):
     placement: Placement
     fingerprint: str
     """Of the environment."""
+    code: str
+    """Hash of all source files and package versions that the worker processes can come to run."""
     device_name: str
     data: Path
     """Folder that `prepare` wrote."""
-    reference: Path | None
+    reference: Path | None = None
     """State folder of the reference that windows restart from; None for the reference itself."""
     work: Path
     """Where the run keeps checkpoints and unfinished outputs."""
@@ -39,21 +42,20 @@ class RunSpec(Record):
     """Shown beside the progress bar, for example `[3/8]`."""
 
     def identity(self) -> str:
-        """Hash what the run's result depends on: a checkpoint of another identity is not gone on from."""
-        content = self.model_dump(mode="json", exclude={"position", "work", "timing"})
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+        """Hash what the run's state depends on: a checkpoint of another identity is not resumed."""
+        judging = {"margin", "twins"}  # of which `twins` beside it says what is trained
+        without: dict[str, Any] = {"position": True, "work": True, "timing": True, "parity": judging}
+        digest = hashlib.sha256(json.dumps(self.model_dump(mode="json", exclude=without), sort_keys=True).encode())
         inputs = [self.data / "manifest.json"]
         if self.reference:
-            inputs.append(self.reference / "status.json")
-            inputs.append(self.reference / "trace.safetensors")
-        code = Path(__file__).parent.parent
-        for path in [*inputs, *sorted(code.rglob("*.py"))]:
+            inputs += [self.reference / "status.json", self.reference / "trace.safetensors"]
+        for path in inputs:
             digest.update(path.read_bytes() if path.exists() else b"")
         return digest.hexdigest()[:16]
 
 
 EXIT_INTERRUPTED = 143
-"""A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, running again goes on."""
+"""A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, and the next run resumes from it."""
 
 
 class Failure(Record):

@@ -10,7 +10,7 @@ from trainparity.validation import ParamsError, Section, not_one_of, validate
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.randomness import SampleRandomness
 
-__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Section", "Workload", "load"]
+__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Section", "Workload", "load", "module_of"]
 
 WORKLOADS = {
     "toy-linear": "trainparity.workloads.toy_linear:ToyLinear",
@@ -40,6 +40,11 @@ def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")
         choices = not_one_of(name, list(WORKLOADS))
         raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
     return workload(validate(workload.Options, dict(options), path, ("workload", "options")))
+
+
+def module_of(name: str) -> str:
+    """Return the module that holds a workload, ours or a user's; nothing is imported."""
+    return WORKLOADS.get(name, name).partition(":")[0]
 
 
 def _import(name: str, path: Path) -> type[Workload]:

@@ -8,12 +8,15 @@ from trainparity.claims.quantities import Weights
 from trainparity.claims.schema import load as load_claims
 from trainparity.claims.weights import final_weights
 from trainparity.environment import Environment
-from trainparity.launch.prepare import prepare
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
+from trainparity.pipeline.prepare import prepare
 from trainparity.records import layout
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.validation import ParamsError
+
+STUDY = Path("studies/ddp-vs-accumulation")
+"""Whose claim it is; only the default pipeline has this folder below its own."""
 
 
 def read_claim(claim: str, path: Path) -> Weights:
@@ -29,7 +32,7 @@ def read_claim(claim: str, path: Path) -> Weights:
 
 
 def reproduce(claim: str, published: Weights, params: Params, environment: Environment, out: Path) -> KnownAnswer:
-    """Train the runs of a claim into `out` and hold its final weights against the published ones.
+    """Train the runs of a claim into `out` and compare its final weights with the published ones.
 
     Raises:
         RuntimeError: a configuration did not train.

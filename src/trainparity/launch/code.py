@@ -1,0 +1,18 @@
+"""The code of a run: its worker process, and the one workload and strategy that it uses."""
+
+from trainparity import workloads
+from trainparity.closure import Closure, closure_of
+from trainparity.strategies import STRATEGIES
+
+WORKER = "trainparity.training.worker"
+"""The module that each rank executes."""
+
+
+def code_of_run(workload: str, strategy: str) -> Closure:
+    """Return the code that a run's worker processes can come to run.
+
+    Args:
+        workload: As in params.yaml: one of ours, or `package.module:Class`.
+        strategy: An entry of `STRATEGIES`.
+    """
+    return closure_of([WORKER, workloads.module_of(workload), STRATEGIES[strategy].__module__])

@@ -1,0 +1,154 @@
+"""What each stage depends on, computed: its settings, its code and, where it trains, the environment.
+
+`probe` writes a file for each stage, `runs/plan/<stage>.json` or `runs/plan/train/<configuration>.json`, which is the
+stage's dep in dvc.yaml. It holds no path of a machine and no time: equal plans are equal bytes on any machine.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from trainparity import params as parameters
+from trainparity import workloads
+from trainparity.closure import Closure, closure_of
+from trainparity.environment import Environment
+from trainparity.launch.code import code_of_run
+from trainparity.params import COUNTERPART, Own, Params
+from trainparity.pipeline.known_answer import STUDY
+from trainparity.records.base import Record
+
+_LOADER_CHILD = "trainparity.loading.child"
+
+
+class Plan(Record):
+    """What a stage depends on besides the outputs of other stages."""
+
+    settings: dict[str, Any]
+    """What it reads of params.yaml, at the scale in force and with all defaults filled in."""
+    files: dict[str, str]
+    """Hash of each source file that it can come to run."""
+    distributions: dict[str, str]
+    """Version of each installed package that those files import."""
+    environment: str | None = None
+    """Fingerprint of machine and image, of a stage that trains."""
+
+
+class Planner:
+    """Makes the plans of one pipeline, whose folder is the working directory."""
+
+    def __init__(self, params: Params, environment: Environment, scripts: Path) -> None:
+        """Take the settings, this machine, and the folder of the stages' scripts."""
+        self._params, self._environment, self._scripts = params, environment, scripts
+        # `deadline_s` ends a stage or does not, and `scales` are laid over the rest already.
+        self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s"})
+
+    def plans(self) -> dict[str, Plan]:
+        """Return the plan of each stage that these settings have, by its path below `runs/plan` without `.json`."""
+        params = self._params
+        found = {
+            "prepare": self._prepare(),
+            "reference": self._trains("reference", list(params.references), self._some("parity", "timing")),
+            "compare": self._compare(),
+            "report": self._plan("report", self._whole),
+            "experiment": self._plan("experiment", self._some("parallel")),
+        }
+        found |= {f"train/{name}": self._run("train", name, timed=True) for name in params.configs}
+        if any(pair.right == COUNTERPART for pair in params.pairs.values()):
+            found[COUNTERPART] = self._run(COUNTERPART, COUNTERPART, timed=False)
+        if params.curves:
+            found["curves"] = self._trains("curves", params.curves.references, self._some("curves"))
+        if params.picture:
+            found["picture"] = self._trains("picture", [params.picture.reference], self._some("picture"))
+        if params.loading:
+            found["loading"] = self._loading()
+        if Path("claims.yaml").exists():
+            settings = self._whole | {"claims": _hash(Path("claims.yaml"))}
+            found["claims"] = self._plan("claims", settings, self._workloads(params.references))
+        if STUDY.exists():
+            found["known-answer"] = self._known_answer()
+        return found
+
+    def _some(self, *sections: str) -> dict[str, Any]:
+        return {name: self._whole[name] for name in sections}
+
+    def _plan(self, stage: str, settings: dict[str, Any], code: Closure | None = None, *, trains: bool = False) -> Plan:
+        """Make the plan of a stage; `code` is what it runs besides its script's imports."""
+        whole = closure_of(scripts=[self._scripts / f"{stage.replace('-', '_')}.py"]) | (code or Closure({}, {}))
+        return Plan(
+            settings=settings,
+            files=dict(sorted(whole.files.items())),
+            distributions=dict(sorted(whole.distributions.items())),
+            environment=self._environment.fingerprint if trains else None,
+        )
+
+    def _workloads(self, references: Iterable[str]) -> Closure:
+        return closure_of({workloads.module_of(self._params.workload_of(name).name) for name in references})
+
+    def _compare(self) -> Plan:
+        """Make the plan of the stage that judges: of the runs it needs to know no more than which to compare."""
+        params = self._params
+        settings = {
+            "margin": params.parity.margin,
+            "references": {name: params.reference_of(name) for name in params.configs},
+            **self._some("pairs", "curves"),
+        }
+        return self._plan("compare", settings)
+
+    def _prepare(self) -> Plan:
+        if not isinstance(self._params.dataset, Own):
+            return self._plan("prepare", self._some("dataset"))
+        code = closure_of([workloads.module_of(self._params.workload.name)])
+        return self._plan("prepare", self._some("dataset", "workload"), code)
+
+    def _recipe(self, reference: str) -> dict[str, Any]:
+        """Return what a reference, and every configuration compared with it, trains."""
+        params = self._params
+        sections = {"workload": params.workload_of(reference), "train": params.train_of(reference)}
+        return {
+            "accelerator": params.accelerator,
+            "runtime": params.runtime,
+            **{name: section.model_dump(mode="json") for name, section in sections.items()},
+        }
+
+    def _run(self, stage: str, name: str, *, timed: bool) -> Plan:
+        """Make the plan of the stage of one configuration, or of the counterpart."""
+        params, reference = self._params, self._params.reference_of(name)
+        own = name in params.configs
+        configuration = params.configs[name] if own else params.reference_configuration(reference)
+        settings = {
+            **self._recipe(reference),
+            "configuration": configuration.model_dump(mode="json"),
+            "parity": params.parity.model_dump(mode="json", exclude={"margin", "twins"}),
+            "timing": self._whole["timing"] if timed else None,
+        }
+        code = code_of_run(params.workload_of(reference).name, configuration.strategy)
+        return self._plan(stage, settings, code, trains=True)
+
+    def _trains(self, stage: str, references: list[str], settings: dict[str, Any]) -> Plan:
+        """Make the plan of a stage that trains entries of `references`."""
+        if "parity" in settings:
+            settings["parity"] = {key: value for key, value in settings["parity"].items() if key != "margin"}
+        recipes = {name: self._recipe(name) | {"reference": self._whole["references"][name]} for name in references}
+        code = Closure({}, {})
+        for name in references:
+            code |= code_of_run(self._params.workload_of(name).name, "single")
+        return self._plan(stage, settings | {"references": recipes}, code, trains=True)
+
+    def _loading(self) -> Plan:
+        first = next(iter(self._params.references))
+        settings = self._some("loading", "timing") | self._recipe(first)
+        return self._plan("loading", settings, closure_of([_LOADER_CHILD]) | self._workloads([first]), trains=True)
+
+    def _known_answer(self) -> Plan:
+        """Make the plan of the stage that reproduces a published result with another pipeline's settings."""
+        study = parameters.load(STUDY / "params.yaml")
+        settings = {"runtime": self._params.runtime} | {path.name: _hash(path) for path in sorted(STUDY.glob("*.yaml"))}
+        code = code_of_run(study.workload.name, "single")
+        for configuration in study.configs.values():
+            code |= code_of_run(study.workload.name, configuration.strategy)
+        return self._plan("known-answer", settings, code, trains=True)
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

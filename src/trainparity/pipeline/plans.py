@@ -1,0 +1,93 @@
+"""The plans as files: written, compared with those of the last run, and cleared of what is gone from params.yaml."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainparity import validation
+from trainparity.params import COUNTERPART, Params
+from trainparity.pipeline.plan import Plan
+from trainparity.records.base import RecordError
+
+PLANS = Path("runs/plan")
+_LOCK = Path("dvc.lock")
+_CACHE = Path(".dvc/cache/files/md5")
+
+
+def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
+    """Write each plan into its file; a file of no plan is removed."""
+    for path in list(folder.rglob("*.json")):
+        if path.relative_to(folder).with_suffix("").as_posix() not in plans:
+            path.unlink()
+    for name, plan in plans.items():
+        plan.write(folder / f"{name}.json")
+
+
+def remove_leftovers(params: Params, runs: Path = Path("runs")) -> list[str]:
+    """Remove the outputs of configurations that params.yaml no longer has; return their names.
+
+    `compare` and `report` depend on the folders that these lie in. DVC's cache still has them.
+    """
+    known, removed = {*params.configs, COUNTERPART}, set()
+    for part in ("state", "report"):
+        for path in (runs / part).glob("*"):
+            if path.name not in known:
+                shutil.rmtree(path)
+                removed.add(path.name)
+    return sorted(removed)
+
+
+def explain(plans: Mapping[str, Plan]) -> list[str]:
+    """Say in a line for each change which stages it makes run again: `mine.py was edited: reference, train@ddp`.
+
+    The plans are compared with those that the stages last ran with, which dvc.lock names and DVC's cache holds. Of a
+    stage that never ran, or whose old plan is in no cache here, nothing is said.
+    """
+    old, stages = dict(_of_last_run()), dict[str, list[str]]()
+    for name, plan in plans.items():
+        for text in _differences(old[name], plan) if name in old else ():
+            stages.setdefault(text, []).append(name.replace("/", "@"))
+    return [f"{text}: {', '.join(names)}" for text, names in stages.items()]
+
+
+def _of_last_run() -> Iterator[tuple[str, Plan]]:
+    """Yield the plans that stages last ran with."""
+    cache = next(
+        (folder / _CACHE for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".dvc").exists()), _CACHE
+    )
+    lock = validation.read_yaml(_LOCK) if _LOCK.exists() else {}
+    for stage in lock.get("stages", {}).values():
+        for dep in stage.get("deps", ()):
+            path, digest = Path(dep["path"]), dep.get("md5", "")
+            if not path.is_relative_to(PLANS):
+                continue
+            try:
+                yield path.relative_to(PLANS).with_suffix("").as_posix(), Plan.read(cache / digest[:2] / digest[2:])
+            except RecordError:  # it went with a cleared cache
+                continue
+
+
+def _differences(old: Plan, new: Plan) -> Iterator[str]:
+    yield from _between(old.files, new.files, "{name} {how}")
+    yield from _between(old.distributions, new.distributions, "{name} is {new}, was {old}")
+    if old.environment != new.environment:
+        yield "the machine or image is another one"
+    yield from _between(dict(_flat(old.settings)), dict(_flat(new.settings)), "{name}: {new}, was {old}")
+
+
+def _between(old: Mapping[str, Any], new: Mapping[str, Any], text: str) -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        before, after = old.get(name), new.get(name)
+        if before != after:
+            how = "is new" if name not in old else "is not used any more" if name not in new else "was edited"
+            yield text.format(name=name, how=how, old=before, new=after)
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings by their paths, as `train.optimizer.lr`."""
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
