@@ -1,13 +1,10 @@
 """The house rules that no linter knows: imports point one way, and DVC sees every code change."""
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
@@ -34,15 +31,18 @@ BELOW: dict[str, set[str]] = {
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "validation", "params", "records", "environment", "stage", "data", "workloads", "training",
+        "validation", "params", "records", "environment", "stage", "closure", "workloads", "strategies", "training",
+    },
+    "pipeline": {
+        "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {"params", "records", "environment", "data", "workloads", "strategies", "measure", "training", "launch"},
-    "check": {"validation", "params", "records", "environment", "workloads", "launch", "parity"},
+    "check": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
     "cli": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "check", "report", "stage", "run",
+        "check", "report", "stage", "run", "pipeline",
     },
 }  # fmt: skip
 
@@ -111,75 +111,12 @@ def has_code(path: Path) -> bool:
     return any(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in body)
 
 
-class Stage(NamedTuple):
-    """One stage of one pipeline; its paths are relative to the pipeline's folder."""
-
-    folder: Path
-    name: str
-    settings: dict[str, Any]
-
-    @property
-    def script(self) -> Path:
-        return (self.folder / self.settings["cmd"].split()[1]).resolve()
-
-    @property
-    def deps(self) -> list[Path]:
-        return [(self.folder / dep).resolve() for dep in self.settings["deps"]]
-
-    def covers(self, path: Path) -> bool:
-        return any(dep == path or dep in path.parents for dep in self.deps)
-
-
-def stages() -> Iterator[Stage]:
-    for path in [ROOT / "dvc.yaml", *sorted(ROOT.glob("studies/*/dvc.yaml"))]:
-        for name, stage in yaml.safe_load(path.read_text())["stages"].items():
-            yield Stage(path.parent, name, stage.get("do", stage))
-
-
-STAGES_OF_PIPELINES = list(stages())
-
-
-def identify(stage: Stage) -> str:
-    return f"{stage.folder.name}-{stage.name}" if stage.folder != ROOT else stage.name
-
-
-TRAINING = [
-    stage
-    for stage in STAGES_OF_PIPELINES
-    if stage.name in ("reference", "train", "known-answer", "counterpart", "curves")
-]
-
-
-@pytest.mark.parametrize("stage", STAGES_OF_PIPELINES, ids=identify)
-def test_a_stage_depends_on_all_code_that_it_runs(stage: Stage) -> None:
-    assert stage.covers(stage.script)
-    assert [str(p.relative_to(ROOT)) for p in sorted(reachable(stage.script)) if not stage.covers(p)] == []
-
-
-@pytest.mark.parametrize("stage", TRAINING, ids=identify)
-def test_training_depends_on_what_its_worker_processes_run(stage: Stage) -> None:
-    assert [p for p in reachable(PACKAGE / "training/worker.py") if not stage.covers(p)] == []
-
-
-@pytest.mark.parametrize("stage", [stage for stage in TRAINING if stage.name != "known-answer"], ids=identify)
-def test_editing_the_report_or_the_verdict_never_retrains(stage: Stage) -> None:
-    for untouched in ("report/page.py", "parity/verdict.py", "parity/floor.py", "parity/curves.py", "cli/parity.py"):
-        assert (PACKAGE / untouched).exists() and not stage.covers(PACKAGE / untouched)
-
-
-@pytest.mark.parametrize("stage", STAGES_OF_PIPELINES, ids=identify)
-def test_every_dep_on_code_is_there(stage: Stage) -> None:
-    made = tuple(stage.folder / part for part in ("runs", "reports", "data"))
-    for dep in stage.deps:
-        assert dep.exists() or any(part in dep.parents for part in made), dep
-
-
 @pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "report"], ids=lambda p: p.name)
 def test_the_report_needs_no_torch(path: Path) -> None:
     assert not {name for name in imported(path.read_text(encoding="utf-8")) if name.split(".")[0] == "torch"}
 
 
-@pytest.mark.parametrize("module", ["training/worker.py", "launch/prepare.py", "check/run.py"])
+@pytest.mark.parametrize("module", ["training/worker.py", "pipeline/prepare.py", "check/run.py"])
 def test_torchvision_is_imported_by_none_but_the_workloads_that_use_it(module: str) -> None:
     """It takes a second and a half, which every stage of every other workload would pay."""
     files = reachable(PACKAGE / module)

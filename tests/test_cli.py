@@ -63,16 +63,6 @@ def test_validate_accepts_the_projects_params_and_names_mistakes(trainparity: Co
     assert wrong.stderr.endswith("did you mean ddp?\n")
 
 
-def test_validate_holds_dvc_yaml_against_the_configurations(trainparity: Command, tmp_path: Path) -> None:
-    extra = "configs:\n  extra: {strategy: single, device: cpu, precision: fp32}\n"
-    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("configs:\n", extra))
-    (tmp_path / "dvc.yaml").write_text((ROOT / "dvc.yaml").read_text())
-    done = trainparity("validate", str(tmp_path / "params.yaml"))
-    assert done.returncode == 2
-    assert "stages.compare.deps: add runs/extra/state" in done.stderr
-    assert "stages.report.deps: add runs/extra/report" in done.stderr
-
-
 def test_show_without_results_says_what_makes_them(trainparity: Command, tmp_path: Path) -> None:
     done = trainparity("show", str(tmp_path))
     assert done.returncode == 2

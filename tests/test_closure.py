@@ -21,6 +21,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "mine/unused.py": "",
         "plain.py": "try:\n    import not_there_at_all\nexcept ImportError:\n    pass\n",
         "folder/inside.py": "WIDTH = 1\n",
+        "mine/sizes.yaml": "width: 1\n",
+        "mine/.hidden": "",
+        "notes.txt": "no package's file\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -33,6 +36,7 @@ def test_it_holds_what_imports_reach_and_nothing_else(project: Path) -> None:
     found = closure_of(["mine.model"])
     assert set(found.files) == {
         "mine/__init__.py", "mine/model.py", "mine/layers.py", "mine/late.py", "mine/sizes.py", "plain.py",
+        "mine/sizes.yaml",
     }  # fmt: skip
     assert set(found.distributions) == {"torch", "not_there_at_all"}
     assert found.distributions["not_there_at_all"] == "missing"
@@ -45,7 +49,14 @@ def test_a_package_without_init_is_followed(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "changes"),
-    [("mine/late.py", True), ("plain.py", True), ("mine/unused.py", False), ("folder/inside.py", False)],
+    [
+        ("mine/late.py", True),
+        ("plain.py", True),
+        ("mine/sizes.yaml", True),
+        ("notes.txt", False),
+        ("mine/unused.py", False),
+        ("folder/inside.py", False),
+    ],
 )
 def test_the_digest_changes_with_its_files_alone(project: Path, file: str, changes: bool) -> None:
     before = closure_of(["mine.model"]).digest
@@ -92,7 +103,7 @@ ours = ("trainparity", "tests", "examples")
 own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
 files = {n.replace(".", "/") for n in own}
 known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}
-print(sorted(files - known - {"trainparity/closure"}))
+print(sorted(files - known - {"trainparity/closure", "trainparity/workloads/registry"}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,7 +1,8 @@
 """Which code a program consists of: files and distributions that its imports reach, found without running any of it.
 
-A file is hashed if it lies outside of the environment: ours in a checkout, and the user's own. Of an installed
-distribution the version counts. Imports inside functions count too; those under `if TYPE_CHECKING:` do not.
+A file is hashed if it lies outside of the environment: ours in a checkout, and the user's own, with what else lies in
+the folder of a package (templates, settings). Of an installed distribution the version counts. Imports inside functions
+count too; those under `if TYPE_CHECKING:` do not.
 """
 
 import ast
@@ -74,6 +75,10 @@ def closure_of(modules: Iterable[str] = (), scripts: Iterable[Path] = ()) -> Clo
         found = _locate(name)
         if found.file:
             files[found.name] = _hash(found.file)
+            if found.package:
+                files |= {
+                    f"{found.name.rpartition('/')[0]}/{path.name}": _hash(path) for path in _data(found.file.parent)
+                }
             names += _imported(found.file, name if found.package else parent)
         elif found.distribution:
             distributions[found.distribution] = _version(found.distribution)
@@ -148,6 +153,16 @@ def _finder(folder: str) -> FileFinder:
         (SourceFileLoader, SOURCE_SUFFIXES),
         (SourcelessFileLoader, BYTECODE_SUFFIXES),
     )
+
+
+def _data(package: Path) -> list[Path]:
+    """Return the files of a package's folder that are no code: templates, settings."""
+    code = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES, ".pyi")
+    return [
+        path
+        for path in sorted(package.iterdir())
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(code)
+    ]
 
 
 def _installed(path: Path) -> bool:

@@ -29,7 +29,7 @@ def test_stages_run_in_containers_and_are_the_same_training_as_on_the_host(own_p
     project.edit("runtime", value="docker")
     contained = project.dvc("repro", "train@cpu", "counterpart", "train@mps")
     assert contained.returncode == 0, contained.stdout + contained.stderr
-    for stage in ("reference@fp32", "train@cpu", "counterpart"):
+    for stage in ("reference", "train@cpu", "counterpart"):
         assert f"Running stage '{stage}'" in contained.stdout
     environment = json.loads((project.folder / "runs/environment.json").read_text())
     assert environment["image"] and len(environment["image"]) == 16
@@ -60,7 +60,7 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
     project = own_project
     project.edit("runtime", value="docker")
     project.edit("train", "max_steps", value=1000)
-    assert project.dvc("repro", "reference@fp32").returncode == 0
+    assert project.dvc("repro", "reference").returncode == 0
     command = [sys.executable, "stages/train.py", "ddp"]
     stage = subprocess.Popen(command, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE, text=True)
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/spec.json")

@@ -32,8 +32,8 @@ def test_a_machine_of_the_same_kind_trains_nothing(here: Project, tmp_path: Path
 
 def test_a_machine_of_another_kind_trains_for_itself(here: Project, tmp_path: Path) -> None:
     there = here.clone(tmp_path / "there")
-    ran = there.stages("dvc", "repro", "--pull", "reference@fp32", CXX="no-compiler")
-    assert ran == {"probe", "reference@fp32"}
+    ran = there.stages("dvc", "repro", "--pull", "reference", CXX="no-compiler")
+    assert ran == {"probe", "reference"}
 
 
 def test_an_experiment_is_in_another_machines_table(here: Project, tmp_path: Path) -> None:
@@ -51,6 +51,6 @@ def test_an_experiment_is_in_another_machines_table(here: Project, tmp_path: Pat
 def test_without_the_folder_it_runs_by_itself_and_only_a_push_fails(here: Project, tmp_path: Path) -> None:
     there = here.clone(tmp_path / "there")
     there.run("dvc", "remote", "modify", "shared", "url", "/dev/null/results")
-    assert there.stages("dvc", "repro", "--pull", "prepare") == {"validate", "prepare"}
+    assert there.stages("dvc", "repro", "--pull", "prepare") == {"validate", "probe", "prepare"}
     with pytest.raises(AssertionError, match="Not a directory: '/dev/null/results"):
         there.run("dvc", "push", "--run-cache")

@@ -108,7 +108,7 @@ def test_a_reference_that_gave_no_time_gives_no_speedup(root: Path, changes: dic
     assert "reference-fp32" in withheld(build(root).configurations["ddp"])
 
 
-@pytest.mark.parametrize(("name", "stage"), [("ddp", "train@ddp"), ("reference-fp32", "reference@fp32")])
+@pytest.mark.parametrize(("name", "stage"), [("ddp", "train@ddp"), ("reference-fp32", "reference")])
 def test_steps_that_shared_the_machine_give_no_speedup(root: Path, name: str, stage: str) -> None:
     kinds = {"strategy": "ddp", "world_size": 2} if name == "ddp" else {}
     write_run(root, status(name, **kinds), timing(name, 1.0, step_ms=[10.0, 11.0, 12.0, 90.0, 95.0, 99.0]))

@@ -47,7 +47,7 @@ class Project:
         """Return DVC's hash of every run's state."""
         lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
         outs = [out for stage in lock["stages"].values() for out in stage.get("outs", [])]
-        return {out["path"]: out["md5"] for out in outs if out["path"].endswith("/state")}
+        return {out["path"]: out["md5"] for out in outs if out["path"].startswith("runs/state/")}
 
     def outputs(self) -> dict[str, bytes]:
         """Return every file that stages made under `data` and `runs`."""

@@ -11,7 +11,7 @@ class Workload(Section):
     """The model and its loss."""
 
     name: str
-    """An entry of `trainparity.workloads.WORKLOADS`, or `package.module:Class`."""
+    """An entry of `trainparity.workloads.registry.WORKLOADS`, or `package.module:Class`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The workload's own settings; it validates them itself."""
 

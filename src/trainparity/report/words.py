@@ -167,6 +167,5 @@ def _not_run(status: Status) -> Note:
 
 def again(run: str) -> str:
     """Return the command that trains a run again."""
-    prefix = reference_name("")
-    stage = f"{REFERENCE}@{run.removeprefix(prefix)}" if run.startswith(prefix) else f"train@{run}"
+    stage = REFERENCE if run.startswith(reference_name("")) else f"train@{run}"
     return f"dvc repro -s -f {stage}"

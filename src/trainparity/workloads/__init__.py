@@ -10,41 +10,45 @@ from trainparity.validation import ParamsError, Section, not_one_of, validate
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.randomness import SampleRandomness
 
-__all__ = ["WORKLOADS", "Batch", "SampleRandomness", "Section", "Workload", "load", "module_of"]
+__all__ = ["Batch", "SampleRandomness", "Section", "Workload", "load", "module_of", "names"]
 
-WORKLOADS = {
-    "toy-linear": "trainparity.workloads.toy_linear:ToyLinear",
-    "ddpm": "trainparity.workloads.ddpm:Ddpm",
-    "resnet": "trainparity.workloads.resnet:Resnet",
-    "classifier": "trainparity.workloads.classifier:Classifier",
-    "superres": "trainparity.workloads.superres:SuperRes",
-}
-"""Imported by name when asked for: torchvision takes a second and a half, which other workloads need not pay."""
+_REGISTRY = "trainparity.workloads.registry"
+"""Imported by this name, so that it is part of no run's code: the workload that it leads to is, a new entry is not."""
+
+
+def names() -> list[str]:
+    """Return the names of our workloads."""
+    return list(_registry())
+
+
+def _registry() -> dict[str, str]:
+    found: dict[str, str] = importlib.import_module(_REGISTRY).WORKLOADS
+    return found
 
 
 def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> Workload:
     """Make a workload from params.yaml's `workload` section; `path` only names that file in errors.
 
-    `name` is an entry of `WORKLOADS` or `package.module:Class`, importable from the working directory.
+    `name` is an entry of the registry or `package.module:Class`, importable from the working directory.
 
     Raises:
         ParamsError: there is no such workload, or it doesn't take these options.
     """
-    if name in WORKLOADS:
-        workload = _import(WORKLOADS[name], path)
+    if name in (ours := _registry()):
+        workload = _import(ours[name], path)
     elif ":" in name:
         if str(Path.cwd()) not in sys.path:  # a script's own folder is there, its working directory is not
             sys.path.insert(0, str(Path.cwd()))
         workload = _import(name, path)
     else:
-        choices = not_one_of(name, list(WORKLOADS))
+        choices = not_one_of(name, list(ours))
         raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
     return workload(validate(workload.Options, dict(options), path, ("workload", "options")))
 
 
 def module_of(name: str) -> str:
     """Return the module that holds a workload, ours or a user's; nothing is imported."""
-    return WORKLOADS.get(name, name).partition(":")[0]
+    return _registry().get(name, name).partition(":")[0]
 
 
 def _import(name: str, path: Path) -> type[Workload]:

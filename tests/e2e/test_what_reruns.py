@@ -1,0 +1,108 @@
+"""What edited files and settings make run again: DVC's own answer, on a pipeline that has run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.project import Project, commit_small
+
+TRAIN = {
+    "train@" + name for name in ("cpu", "mps", "cuda-single", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled")
+}
+TRAINING = {"reference", "counterpart", *TRAIN}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = commit_small(tmp_path_factory.mktemp("reruns") / "project")
+    project.run("dvc", "repro")
+    return project
+
+
+def would_run(project: Project) -> set[str]:
+    """Return the stages whose deps have changed, as `dvc status` says after the probe."""
+    project.run("dvc", "repro", "probe")
+    return set(json.loads(project.run("dvc", "status", "--json", "dvc.yaml"))) - {"probe"}
+
+
+def appended(text: str = "\n# edited\n") -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("tests/support/mlp.py", TRAINING),  # the user's own model
+        ("src/trainparity/workloads/new.py", set()),
+        ("src/trainparity/workloads/registry.py", set()),  # a new workload's entry
+        ("src/trainparity/workloads/ddpm.py", set()),  # another workload
+        ("src/trainparity/workloads/toy_linear.py", {"known-answer"}),
+        ("src/trainparity/report/page.py", {"report"}),
+        ("src/trainparity/report/page.html.j2", {"report"}),
+        ("src/trainparity/parity/verdict.py", {"compare"}),
+        ("src/trainparity/data/imagefolder.py", {"prepare", "known-answer"}),
+        ("src/trainparity/training/loop.py", {*TRAINING, "known-answer"}),
+        ("src/trainparity/strategies/fsdp.py", {"train@fsdp-offload"}),
+        ("stages/train.py", TRAIN),
+        ("studies/ddp-vs-accumulation/claims.yaml", {"known-answer"}),
+        ("README.md", set()),
+    ],
+)
+def test_an_edited_file_makes_its_stages_run(project: Project, file: str, stages: set[str]) -> None:
+    path = project.folder / file
+    before = path.read_bytes() if path.exists() else None
+    appended()(path)
+    try:
+        assert would_run(project) == stages
+        said = project.run("python", "-m", "trainparity.cli", "status")
+        name = file.removeprefix("src/")
+        assert (f"{name} was edited" in said) == bool(stages and not file.startswith("studies/")), said
+    finally:
+        path.unlink() if before is None else path.write_bytes(before)
+
+
+def test_nothing_changed_means_nothing_runs(project: Project) -> None:
+    assert would_run(project) == set()
+    assert project.run("python", "-m", "trainparity.cli", "status") == "no change since the last run\n"
+
+
+def test_a_new_configuration_is_one_line_and_nothing_else_trains(project: Project) -> None:
+    params = project.folder / "params.yaml"
+    before = params.read_text()
+    try:
+        project.edit("configs", "halves", value={"accumulation_steps": 2})
+        ran = project.stages("dvc", "repro")
+        assert ran == {"validate", "probe", "reference", "train@halves", "compare", "report"} - {"reference"} or (
+            ran == {"validate", "probe", "train@halves", "compare", "report"}
+        )
+        pairs = project.json("reports/summary.json")["pairs"]
+        assert isinstance(pairs, dict) and pairs["halves"]["verdict"] in ("bitwise", "equivalent")
+        assert "halves" in (project.folder / "reports/index.html").read_text()
+    finally:
+        params.write_text(before)
+    project.run("dvc", "repro")
+    assert "halves" not in project.json("reports/summary.json")["pairs"]
+    assert "halves" not in (project.folder / "reports/index.html").read_text()
+    assert not (project.folder / "runs/state/halves").exists()
+
+
+def test_an_edited_model_trains_again_and_resumes_no_checkpoint_of_the_old_one(project: Project) -> None:
+    model = project.folder / "tests/support/mlp.py"
+    before, state = model.read_text(), project.folder / "runs/state/cpu/loss.csv"
+    losses = state.read_text()
+    try:
+        model.write_text(before.replace("hidden: int = ", "hidden: int = 1 + "))
+        said = project.run("dvc", "repro", "train@cpu")
+        assert "tests/support/mlp.py was edited: " in said
+        assert state.read_text() != losses
+    finally:
+        model.write_text(before)
+    project.run("dvc", "repro", "train@cpu")
+    assert state.read_text() == losses
