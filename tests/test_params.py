@@ -144,8 +144,8 @@ def test_the_default_has_the_eight_configurations_each_compared_with_the_referen
             r"^params.yaml: pairs.ddp-gradaccum.right: 'dddp' is not one of cpu, .*, counterpart; did you mean ddp\?$",
         ),
         (
-            lambda c: c["pairs"]["ddp-gradaccum"].update(left="ddp"),
-            r"^params.yaml: pairs.ddp-gradaccum.right: 'ddp' is compared with itself",
+            lambda c: c["pairs"]["ddp-gradaccum"].update(left="gradaccum"),
+            r"^params.yaml: pairs.ddp-gradaccum.right: 'gradaccum' is compared with itself",
         ),
         (
             lambda c: c["pairs"]["ddp-gradaccum"].update(left="cpu", right="reference"),
