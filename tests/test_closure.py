@@ -103,7 +103,8 @@ ours = ("trainparity", "tests", "examples")
 own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
 files = {n.replace(".", "/") for n in own}
 known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}
-print(sorted(files - known - {"trainparity/closure", "trainparity/workloads/registry"}))
+registries = {"trainparity/workloads/registry", "trainparity/strategies/registry"}
+print(sorted(files - known - registries - {"trainparity/closure"}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

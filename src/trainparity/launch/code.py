@@ -1,8 +1,7 @@
 """The code of a run: its worker process, and the one workload and strategy that it uses."""
 
-from trainparity import workloads
+from trainparity import strategies, workloads
 from trainparity.closure import Closure, closure_of
-from trainparity.strategies import STRATEGIES
 
 WORKER = "trainparity.training.worker"
 """The module that each rank executes."""
@@ -13,6 +12,6 @@ def code_of_run(workload: str, strategy: str) -> Closure:
 
     Args:
         workload: As in params.yaml: one of ours, or `package.module:Class`.
-        strategy: An entry of `STRATEGIES`.
+        strategy: A name in params.yaml.
     """
-    return closure_of([WORKER, workloads.module_of(workload), STRATEGIES[strategy].__module__])
+    return closure_of([WORKER, workloads.module_of(workload), strategies.module_of(strategy)])
