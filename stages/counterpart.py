@@ -15,6 +15,9 @@ INSIDE = "inside"
 
 def main() -> None:
     settings = params.load(Path("params.yaml"))
+    if not any(pair.right == params.COUNTERPART for pair in settings.pairs.values()):
+        skip_counterpart(settings, "no pair of params.yaml compares it", runs=Path("runs"))
+        return
     if sys.argv[1:] == [INSIDE] or (settings.runtime == "docker" and not IMAGE.exists()):
         status = run_counterpart(settings, detect(), runs=Path("runs"), data=Path("data/prepared"))
         print(f"counterpart: {status.outcome}")

@@ -19,6 +19,7 @@ def probe() -> None:
     gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
     print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
     made = Planner(settings, found, Path(__file__).parent).plans()
+    plans.check_stages(made)
     for text in plans.explain(made):
         print(text)
     plans.write(made)

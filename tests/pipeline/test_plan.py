@@ -60,7 +60,7 @@ TRAINING = {"reference", "counterpart", *TRAIN}
         (("parallel",), "cpu", {"experiment", "report"}),
         (("deadline_s",), 60.0, set()),
         (("scales",), {"large": {"train": {"seed": 9}}}, set()),
-        (("pairs",), {}, {"compare", "report"}),
+        (("pairs",), {}, {"compare", "report", "counterpart"}),
         (("memory_limit_mib",), 100.0, {"report"}),
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
@@ -70,8 +70,7 @@ def test_a_setting_changes_the_plans_of_the_stages_that_read_it(
 ) -> None:
     after = planned(changed(*keys, value=value))
     odd = {name for name in before.keys() & after.keys() if before[name] != after[name]}
-    removed = {"counterpart"} - after.keys()
-    assert odd - removed == stages - removed
+    assert odd == stages
 
 
 def test_a_new_configuration_changes_no_plan_but_those_that_judge_and_report(before: dict[str, Plan]) -> None:
@@ -147,7 +146,7 @@ def test_every_stage_that_params_ask_for_has_a_plan_and_depends_on_it(
     monkeypatch.chdir(path.parent)
     found = Planner(params.load(Path("params.yaml")), HERE, ROOT / "stages").plans()
     stages = {n: s.get("do", s) for n, s in yaml.safe_load(path.read_text())["stages"].items()}
-    assert {name.partition("/")[0] for name in found} - {"experiment"} <= stages.keys()
+    assert {name.partition("/")[0] for name in found} - {"experiment", "counterpart"} <= stages.keys()
     for name, stage in stages.items():
         listed = [re.sub(r"\$\{key\}", "", dep) for dep in stage["deps"] if dep.startswith("runs/plan/")]
         expected = "runs/plan/train/.json" if name == "train" else f"runs/plan/{name}.json"
@@ -166,3 +165,14 @@ def test_equal_plans_are_equal_bytes(tmp_path: Path, before: dict[str, Plan]) ->
         files.write(plans, tmp_path / folder)
     for path in (tmp_path / "a").rglob("*.json"):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_a_stage_without_its_section_is_named(tmp_path: Path, before: dict[str, Plan]) -> None:
+    path = tmp_path / "dvc.yaml"
+    path.write_text((ROOT / "studies/cpu-offload/dvc.yaml").read_text())
+    plans = {name: before[name] for name in before} | {"claims": before["report"]}
+    with pytest.raises(
+        validation.ParamsError, match=r"dvc.yaml: stages.picture: params.yaml has no section `picture`; add"
+    ):
+        files.check_stages(plans, path)
+    files.check_stages(plans | {"picture": before["report"]}, path)

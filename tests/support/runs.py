@@ -65,6 +65,7 @@ def spec(
             device="cpu", backend="gloo" if settings.distributed else None, num_threads=1, emulated=None
         ),
         fingerprint="test",
+        code="test",
         device_name="test",
         data=dataset,
         reference=reference,

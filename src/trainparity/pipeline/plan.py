@@ -54,8 +54,7 @@ class Planner:
             "experiment": self._plan("experiment", self._some("parallel")),
         }
         found |= {f"train/{name}": self._run("train", name, timed=True) for name in params.configs}
-        if any(pair.right == COUNTERPART for pair in params.pairs.values()):
-            found[COUNTERPART] = self._run(COUNTERPART, COUNTERPART, timed=False)
+        found[COUNTERPART] = self._run(COUNTERPART, COUNTERPART, timed=False)
         if params.curves:
             found["curves"] = self._trains("curves", params.curves.references, self._some("curves"))
         if params.picture:
@@ -120,6 +119,7 @@ class Planner:
             **self._recipe(reference),
             "configuration": configuration.model_dump(mode="json"),
             "parity": params.parity.model_dump(mode="json", exclude={"margin", "twins"}),
+            "compared": name in {side for pair in params.pairs.values() for side in (pair.left, pair.right)},
             "timing": self._whole["timing"] if timed else None,
         }
         code = code_of_run(params.workload_of(reference).name, configuration.strategy)

@@ -24,6 +24,22 @@ def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
         plan.write(folder / f"{name}.json")
 
 
+def check_stages(plans: Mapping[str, Plan], path: Path = Path("dvc.yaml")) -> None:
+    """Compare the stages of a pipeline with the plans.
+
+    Raises:
+        ParamsError: a stage has no plan, as params.yaml lacks the section that it is about.
+    """
+    stages = validation.read_yaml(path)["stages"] if path.exists() else {}
+    missing = [name for name in stages if f"{PLANS}/{name}.json" in stages[name].get("deps", ()) and name not in plans]
+    if missing:
+        texts = [
+            f"{path}: stages.{name}: params.yaml has no section `{name}`; add it or remove the stage"
+            for name in missing
+        ]
+        raise validation.ParamsError("\n".join(texts))
+
+
 def remove_leftovers(params: Params, runs: Path = Path("runs")) -> list[str]:
     """Remove the outputs of configurations that params.yaml no longer has; return their names.
 
