@@ -9,7 +9,7 @@ from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
-from trainparity.report import summary
+from trainparity.report.figures import experiment
 from trainparity.stage import exit_code
 from trainparity.validation import ParamsError
 
@@ -21,7 +21,7 @@ def main() -> None:
     runs = Path("runs")
     status = Status.read(layout.status(runs, parallel))
     timing = Timing.read(layout.timing(runs, parallel)) if status.status == "trained" else None
-    write_text(Path("metrics.json"), json.dumps(summary.experiment(status, timing), indent=1) + "\n")
+    write_text(Path("metrics.json"), json.dumps(experiment(status, timing), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from trainparity.report.columns.pairs import PAIRS
 from trainparity.report.columns.runs import RUNS, RunRow
 from trainparity.report.columns.runs import rows as run_rows
 from trainparity.report.console import table
+from trainparity.report.figures import figures_of
 from trainparity.report.schema import Summary
-from trainparity.report.summary import figures_of
 
 
 @pytest.fixture

@@ -11,34 +11,7 @@ from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 from trainparity.records.verdict import Verdict
-
-
-class StepTime(Record):
-    """Wall time of one optimizer step in milliseconds."""
-
-    median: float
-    """50th percentile."""
-    p10: float
-    """10th percentile."""
-    p90: float
-    """90th percentile."""
-
-
-class Figures(Record):
-    """What follows from a run's `Timing`."""
-
-    step_ms: StepTime
-    """Of the timed steps."""
-    samples_per_s: float
-    """Global batch / median step time."""
-    wait_ms: float | None
-    """Median time of a step spent waiting for data."""
-    peak_memory_mib: float
-    """Allocated on the device on cuda and mps, else resident in host memory; of one process, the largest."""
-    flops_per_s: float | None
-    """Floating-point operations of a step / median step time."""
-    peak_flops_fraction: float | None
-    """The same as a fraction of the peak measured on this machine."""
+from trainparity.report.figures import Figures
 
 
 class Speedup(Record):

@@ -1,15 +1,13 @@
 """From artifacts to the summary: every figure of the report and the rules for withholding one."""
 
-import statistics
-
 from trainparity.params import REFERENCE, reference_name
-from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report import words
 from trainparity.report.artifacts import Artifacts, Run
+from trainparity.report.figures import figures_of
 from trainparity.report.format import number
-from trainparity.report.schema import Chosen, Figures, RunSummary, Speedup, StepTime, Summary
+from trainparity.report.schema import Chosen, RunSummary, Speedup, Summary
 from trainparity.report.speedup import speedup
 
 
@@ -35,36 +33,6 @@ def build(artifacts: Artifacts) -> Summary:
         workload=Chosen(**params.workload.model_dump(mode="json")),
         dataset=Chosen(name=dataset.pop("name"), options=dataset),
         global_batch_size=params.train.global_batch_size,
-    )
-
-
-def experiment(status: Status, timing: Timing | None) -> dict[str, str | float | None]:
-    """Return the few figures of one run that `dvc exp show` compares between experiments."""
-    figures = figures_of(timing) if timing else None
-    return {
-        "configuration": status.run,
-        "status": status.status,
-        "device": status.device,
-        "loss": status.loss,
-        "step_ms": figures.step_ms.median if figures else None,
-        "samples_per_s": figures.samples_per_s if figures else None,
-        "peak_memory_mib": figures.peak_memory_mib if figures else None,
-        "compile_s": timing.compile_s if timing else None,
-    }
-
-
-def figures_of(timing: Timing) -> Figures:
-    """Compute what follows from a run's timing."""
-    p10, median, p90 = timing.step_percentiles_ms
-    flops_per_s = timing.flops_per_step / (median / 1000) if timing.flops_per_step is not None else None
-    peak = timing.peak_flops_per_s
-    return Figures(
-        step_ms=StepTime(median=median, p10=p10, p90=p90),
-        samples_per_s=timing.global_batch_size / (median / 1000),
-        wait_ms=statistics.median(timing.wait_ms) if timing.wait_ms else None,
-        peak_memory_mib=timing.memory.peak_mib,
-        flops_per_s=flops_per_s,
-        peak_flops_fraction=flops_per_s / peak if flops_per_s is not None and peak else None,
     )
 
 
