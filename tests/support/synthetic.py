@@ -108,7 +108,8 @@ def trace(
             "evaluating": torch.zeros(len(MODULES), dtype=torch.bool),
             "clip/calls": torch.tensor(int(limit is not None)),
             "clip/max_norm": torch.tensor(-1.0 if limit is None else limit),
-            "clip/backwards": torch.tensor(parts if limit else 0),
+            "clip/cuts": torch.tensor(int(kept < 1)),
+            "clip/backwards": torch.tensor(parts if kept < 1 else 0),
             "scale/value": torch.tensor(0.0), "scale/clipped": torch.tensor(False), "scale/left": torch.tensor(False),
             "setting/lr": torch.full((len(SHAPES),), lr(step), dtype=torch.float64),
             "setting/weight_decay": torch.full((len(SHAPES),), 0.01, dtype=torch.float64),
@@ -117,6 +118,7 @@ def trace(
     stacked = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
     facts = Layout(
         parameters=SHAPES, buffers=BUFFERS, steps=list(range(steps)), window=0, precision="fp32", unit_roundoff=UNIT,
+        stored_roundoff=UNIT, modal=["norm", "drop"],
         sketch_size=SKETCH, world_size=ranks, twin=twin, activations=ACTIVATIONS, modules=MODULES, optimizer="SGD",
         settings={"samples": "identity"},
     ).model_copy(update=layout or {})  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
-from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.recording.trace import Trace, comparable, shared_steps
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.base import RecordError
 from trainparity.records.run import Status
@@ -24,10 +24,23 @@ def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, marg
                 reason = f"{status.run} was {status.outcome}"
                 return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin)
         ours, theirs = load(left), load(right)
-        floor = _floor(ours, [load(folder) for folder in [*_twins_of(left), *twins]])
+        found = [load(folder) for folder in [*_twins_of(left), *twins]]
+        lengths = [trace.layout.steps for trace in (ours, theirs)]
+        if ours.layout.window == theirs.layout.window:
+            ours, theirs, *found = shared_steps(ours, theirs, *found)
+        floor = _floor(ours, found)
     except RecordError as error:
         return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin)
-    return judge_traces(ours, theirs, floor, margin, names)
+    verdict = judge_traces(ours, theirs, floor, margin, names)
+    if verdict.exit_code == 0 and lengths[0] != lengths[1]:
+        both = f"{verdict.steps_compared} common steps are {verdict.verdict}, and no more can be said"
+        reason = f"steps: {_brief(lengths[0])} and {_brief(lengths[1])}: {both}"
+        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+    return verdict
+
+
+def _brief(steps: Sequence[int]) -> str:
+    return f"{len(steps)} traced to step {steps[-1]}"
 
 
 def _status(folder: Path) -> Status | None:

@@ -65,6 +65,13 @@ class Difference:
         return "buffer" if self.beyond["buffer"] else None
 
     @property
+    def may_be_update(self) -> bool:
+        """Whether a fact of the update can explain the difference: gradients agree, or parted in untraced steps."""
+        steps = self.left.layout.steps
+        gap = self.row > 0 and steps[self.row] - steps[self.row - 1] > 1
+        return self.stage != "gradient" or (gap and bool(self.beyond["start"]))
+
+    @property
     def first_tensor(self) -> str:
         """The first tensor that is off: forward order for activations, backward order for gradients."""
         for kind in ("activation", "gradient", "update", "weight", "buffer"):

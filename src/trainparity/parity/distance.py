@@ -39,8 +39,19 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     apart = torch.where(lost[0] ^ lost[1], torch.inf, torch.where(lost[0] & lost[1], torch.nan, apart))
     masked = (lost[0] & lost[1]) & _skipped(left, right)
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
+    if kind in ("gradient", "update", "weight"):
+        nobodys = _nobodys(left, right)
+        apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
     lengths = _with_all(ours)
     return _ratio(_with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
+
+
+def _nobodys(left: Trace, right: Trace) -> Tensor:
+    """Return the parameters that neither run's optimizer holds and that never move: bool [P]."""
+    names = list(left.layout.parameters)
+    unheld = set(left.layout.unoptimised) & set(right.layout.unoptimised)
+    moved = [(sketches(trace, "update") != 0).any(2).any(0) for trace in (left, right)]
+    return torch.tensor([name in unheld for name in names]) & ~moved[0] & ~moved[1]
 
 
 def _skipped(left: Trace, right: Trace) -> Tensor:
@@ -67,9 +78,12 @@ def norms(trace: Trace, kind: Compared) -> Tensor:
 def rounding(trace: Trace, kind: Compared) -> Tensor:
     """Return the distance that rounding each number once can make: float64 [T, tensors + 1].
 
-    The unit roundoff; for an update times |weight| / |update|, as the rounded weights hold it.
+    The unit roundoff of the format computed in, for weights of the one that they are stored in. For an update it is
+    multiplied by |weight| / |update|, as the rounded weights hold the update.
     """
-    unit = torch.tensor(trace.layout.unit_roundoff, dtype=torch.float64)
+    layout = trace.layout
+    coarseness = layout.stored_roundoff if kind in ("update", "start", "weight") else layout.unit_roundoff
+    unit = torch.tensor(coarseness, dtype=torch.float64)
     if kind != "update":
         return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
     update = _with_all(norms(trace, "update"))

@@ -20,6 +20,8 @@ class Floor(Protocol):
 
     calibrated: bool
     """Whether it was measured on twins."""
+    same_samples: bool
+    """Whether twins showed that samples known by their contents keep them: those that a model made do not."""
     flaw: str | None
     """Why the floor cannot excuse a distance everywhere: the first place where a twin is not finite, or lost."""
 
@@ -50,6 +52,7 @@ class NoiseFloor:
                 raise RecordError(f"there is no noise floor: {name}: {found}")
         self.reference = reference
         self.flaw: str | None = _of_another_run(reference, twins)
+        self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self._floors = {kind: self._measure(twins, kind) for kind in _COMPARED}
 
     def __getitem__(self, kind: Compared) -> Tensor:
@@ -129,6 +132,7 @@ class AnalyticFloor:
     """
 
     calibrated = False
+    same_samples = False
     flaw: str | None = None
 
     def __init__(self, reference: Trace) -> None:

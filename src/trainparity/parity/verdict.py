@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.ranks import disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
@@ -70,12 +71,14 @@ def judge_traces(
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     disagreements = [row for trace in (left, right) if (row := disagreement(trace)) is not None]
-    training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + disagreements
+    same_bits = _same_bits(left, right, KINDS)
+    facts = [] if same_bits else _rows_of_facts(left, right, floor, margin)
+    training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + disagreements + facts
     rows = training or _rows((off["buffer"] > margin).any(1))
     verdict = Verdict(
         left=names[0],
         right=names[1],
-        verdict="different" if rows else "bitwise" if _same_bits(left, right, KINDS) else "equivalent",
+        verdict="different" if rows else "bitwise" if same_bits else "equivalent",
         weights="different" if training else "bitwise" if _same_bits(left, right, _TRAINING) else "equivalent",
         distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
         margin=margin,
@@ -96,6 +99,12 @@ def judge_traces(
         reason = f"the noise floor is too wide to prove anything: {twins}"
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
     return verdict.model_copy(update={"resolution": width * margin})
+
+
+def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
+    """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer."""
+    steps = [Difference(left, right, floor, margin, row) for row in range(len(left.layout.steps))]
+    return [step.row for step in steps if any(rule.differs(step) for rule in FACTS if rule.differs)]
 
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:

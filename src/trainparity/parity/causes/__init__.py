@@ -23,7 +23,7 @@ from trainparity.parity.causes import (
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Link, Rule
 
-__all__ = ["IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Link", "Rule", "paragraphs"]
+__all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Link", "Rule", "paragraphs"]
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
@@ -51,9 +51,13 @@ RULES: tuple[Rule, ...] = (
     rate.learning_rate,
     rate.schedule,
     clipping.clipped_otherwise,
+    optimizer.optimizer_options,
     optimizer.optimizer_state,
     buffers.buffers_only,
 )
+
+FACTS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.differs)
+"""Rules of what is recorded exactly: where one differs, the runs are different."""
 
 UNKNOWN = "unknown"
 """The cause of a difference that no rule proves."""

@@ -7,16 +7,21 @@ from trainparity.parity.difference import Difference, fit
 from trainparity.parity.recording.trace import Trace
 
 
+def _clipped_at_other_times(difference: Difference) -> bool:
+    return len({_clipped_early(trace, difference.row) for trace in (difference.left, difference.right)}) > 1
+
+
 @rule(
     "clipping",
     "clipping",
     proof="clipped before the last backward",
     advice="clip once, after the last micro-batch's backward",
+    differs=_clipped_at_other_times,
 )
 def clipped_too_early(difference: Difference) -> Finding | None:
     """Gradients clipped before the last micro-batch's backward, in one run only."""
     early = [_clipped_early(trace, difference.row) for trace in (difference.left, difference.right)]
-    if difference.stage is None or early[0] == early[1]:
+    if early[0] == early[1]:
         return None
     calls, passes = difference.numbers("clip/calls"), difference.numbers("clip/backwards")
     return Finding(
@@ -26,9 +31,9 @@ def clipped_too_early(difference: Difference) -> Finding | None:
 
 
 def _clipped_early(trace: Trace, row: int) -> bool:
-    if "clip/calls" not in trace.arrays or not trace.arrays["clip/calls"][row]:
-        return False
-    return int(trace.arrays["clip/backwards"][row]) < int(trace.arrays["rank/backwards"][row].amax())
+    """Tell whether a call before the last backward pass shortened the gradient."""
+    passes = int(trace.arrays["rank/backwards"][row].amax())
+    return bool(trace.arrays["clip/cuts"][row]) and int(trace.arrays["clip/backwards"][row]) < passes
 
 
 @rule(
@@ -53,27 +58,40 @@ def clipped_apart(difference: Difference) -> Finding | None:
     )
 
 
-@rule(
-    "clipping",
-    "clipping",
-    proof="an equal gradient is kept to another part of its norm",
-    advice="clip once, after accumulation and reduction, by the norm of the whole gradient and with one limit",
-)
-def clipped_otherwise(difference: Difference) -> Finding | None:
-    """Equal gradients before clipping, other ones after."""
-    if difference.stage != "update":
-        return None
+def _clipped_otherwise(difference: Difference) -> bool:
+    """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
+    limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
+    if max(cuts) and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits):
+        return True
+    kept = _kept(difference)
+    return abs(kept[0] - kept[1]) > max(1e-5, difference.tolerance) * max(kept)
+
+
+def _kept(difference: Difference) -> list[float]:
+    """Return the part of the whole gradient's norm that was applied, in both runs."""
     kept = []
     for trace in (difference.left, difference.right):
         before, after = (torch.linalg.vector_norm(trace.arrays[key][difference.row]) for key in _CLIPPED)
         kept.append(float(after / before) if before > 0 else 1.0)
-    if abs(kept[0] - kept[1]) <= max(1e-5, difference.tolerance) * max(kept):
+    return kept
+
+
+_CLIPPED = ("gradient/norm", "applied/norm")
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="an equal gradient is kept to another part of its norm, or another limit cuts it",
+    advice="clip once, after accumulation and reduction, by the norm of the whole gradient and with one limit",
+    differs=_clipped_otherwise,
+)
+def clipped_otherwise(difference: Difference) -> Finding | None:
+    """Equal gradients before clipping, other ones after."""
+    if not difference.may_be_update or not _clipped_otherwise(difference):
         return None
-    limits, calls = difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
+    kept, limits, calls = _kept(difference), difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
     return Finding(
         f"the same gradient is clipped to {kept[0]:.4g} of its norm in the reference, {kept[1]:.4g} in the other run",
         {"kept": kept, "max_norm": list(limits), "clip_calls": list(calls)},
     )
-
-
-_CLIPPED = ("gradient/norm", "applied/norm")

@@ -42,11 +42,15 @@ class Rule:
     advice: str
     """What to change, in one sentence."""
     test: Test
+    differs: Callable[[Difference], bool] | None = None
+    """Tells whether a fact differs at a step, such as an option: then the runs are different, whatever the floor."""
 
 
-def rule(cause: str, link: Link, *, proof: str, advice: str) -> Callable[[Test], Rule]:
+def rule(
+    cause: str, link: Link, *, proof: str, advice: str, differs: Callable[[Difference], bool] | None = None
+) -> Callable[[Test], Rule]:
     """Make a test the rule of a cause."""
-    return lambda test: Rule(cause, link, proof, advice, test)
+    return lambda test: Rule(cause, link, proof, advice, test, differs)
 
 
 def some(names: list[str], most: int = 3) -> str:

@@ -1,9 +1,20 @@
 """Modules in evaluation mode."""
 
-import torch
-
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
+
+
+def _modes_differ(difference: Difference) -> bool:
+    """Tell whether a module that computes something else in evaluation is in another mode."""
+    return bool(set(_odd(difference)) & set(difference.left.layout.modal))
+
+
+def _odd(difference: Difference) -> list[str]:
+    """Return the modules that are in evaluation mode in one run only."""
+    modes, names = difference.pair("evaluating"), list(difference.left.layout.modules)
+    if modes is None or list(difference.right.layout.modules) != names:
+        return []
+    return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
 
 
 @rule(
@@ -11,16 +22,13 @@ from trainparity.parity.difference import Difference
     "forward",
     proof="a module is in evaluation mode in one run only, and the forward pass differs",
     advice="call model.train() before every training step, also after validation",
+    differs=_modes_differ,
 )
 def eval_mode(difference: Difference) -> Finding | None:
     """Modules that are in evaluation mode in one of the runs only."""
-    modes = difference.pair("evaluating")
-    if difference.stage == "update" or modes is None or torch.equal(*modes):
+    modes, odd = difference.pair("evaluating"), _odd(difference)
+    if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
-    names = list(difference.left.layout.modules)
-    if list(difference.right.layout.modules) != names:
-        return None
-    odd = [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
     return Finding(
         f"{some(odd)} is in evaluation mode in one run only",
         {"modules": odd, "evaluating": [float(mode.sum()) for mode in modes]},

@@ -2,35 +2,48 @@
 
 import torch
 
+from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.causes.rate import close
 from trainparity.parity.difference import Difference
 
-_SETTING = "setting/"
+
+def _options_differ(difference: Difference) -> bool:
+    return bool(facts.options(difference))
 
 
 @rule(
     "optimizer-state",
     "update",
-    proof="gradients and learning rate agree; another class, other options, or other moments or step counts before "
-    "the update",
+    proof="options of the optimizer other than the learning rate differ",
+    advice="give both runs one optimizer with one set of options",
+    differs=_options_differ,
+)
+def optimizer_options(difference: Difference) -> Finding | None:
+    """Other options, such as weight decay or betas, of one class of optimizer or two."""
+    names, classes = facts.options(difference), _classes(difference)
+    if not names or not difference.may_be_update:
+        return None
+    used = facts.held(difference)
+    values = {name: [float(v[used].amax()) for v in difference.pair(facts.SETTING + name) or ()] for name in names}
+    what = "; ".join(f"{name}: {' against '.join(f'{v:g}' for v in both)}" for name, both in values.items())
+    if classes[0] != classes[1]:
+        what = f"{classes[0]} against {classes[1]}; {what}"
+    return Finding(f"other options: {what}", {"options": names, "optimizers": classes})
+
+
+@rule(
+    "optimizer-state",
+    "update",
+    proof="gradients and learning rate agree; another class, or other moments or step counts before the update",
     advice="give both runs one optimizer with one set of options, and restore its state with the weights",
 )
 def optimizer_state(difference: Difference) -> Finding | None:
-    """Another optimizer, other settings of it, or other moments and step counts before the update."""
+    """Another optimizer, or other moments and step counts before the update."""
     if difference.stage != "update":
         return None
-    left, right = difference.left, difference.right
-    if left.layout.optimizer != right.layout.optimizer:
-        what = f"{left.layout.optimizer} against {right.layout.optimizer}"
-        return Finding(what, {"optimizers": [left.layout.optimizer, right.layout.optimizer]})
-    settings = sorted({k for trace in (left, right) for k in trace.arrays if k.startswith(_SETTING)})
-    odd = [key for key in settings if _differs(difference, key)]
-    if odd:
-        names = [key.removeprefix(_SETTING) for key in odd]
-        values = {n: [float(v.amax()) for v in difference.pair(k) or ()] for n, k in zip(names, odd, strict=True)}
-        what = "; ".join(f"{name}: {' against '.join(f'{v:g}' for v in both)}" for name, both in values.items())
-        return Finding(f"other options: {what}", {"options": names})
+    classes = _classes(difference)
+    if classes[0] != classes[1]:
+        return Finding(f"{classes[0]} against {classes[1]}", {"optimizers": classes})
     norms, steps = difference.pair("state/norm"), difference.numbers("optimizer_step")
     if norms is None:
         return None
@@ -45,6 +58,5 @@ def optimizer_state(difference: Difference) -> Finding | None:
     )
 
 
-def _differs(difference: Difference, key: str) -> bool:
-    values = difference.pair(key)
-    return values is None or not close(*values)
+def _classes(difference: Difference) -> list[str]:
+    return [trace.layout.optimizer for trace in (difference.left, difference.right)]

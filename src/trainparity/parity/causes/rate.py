@@ -1,8 +1,8 @@
 """Another learning rate."""
 
-import torch
 from torch import Tensor
 
+from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 
@@ -12,6 +12,7 @@ from trainparity.parity.difference import Difference
     "update",
     proof="gradients agree and the learning rate is the reference's times one factor from the first step on",
     advice="give both runs one learning rate: with an equal global batch there is nothing to scale",
+    differs=facts.rates,
 )
 def learning_rate(difference: Difference) -> Finding | None:
     """The learning rate is off by one factor over the whole run."""
@@ -19,7 +20,7 @@ def learning_rate(difference: Difference) -> Finding | None:
         return None
     left, right = _rates(difference)
     ratios = right / left
-    if difference.row or not close(ratios, ratios[:1].expand_as(ratios)):
+    if difference.row or not facts.close(ratios, ratios[:1].expand_as(ratios)):
         return None
     return Finding(
         f"the learning rate is {float(ratios[0]):.6g} times the reference's",
@@ -48,8 +49,7 @@ def schedule(difference: Difference) -> Finding | None:
 
 
 def _differs(difference: Difference) -> bool:
-    rates = difference.pair("setting/lr")
-    return difference.stage == "update" and rates is not None and not close(*rates)
+    return difference.may_be_update and facts.rates(difference)
 
 
 def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
@@ -61,11 +61,6 @@ def _speed(left: Tensor, right: Tensor) -> int | None:
     """Return k if the other run's schedule is the reference's, k steps at a time."""
     for k in range(2, min(16, len(left) - 1) + 1):
         ahead = left[::k]
-        if len(ahead) > 1 and close(right[: len(ahead)], ahead):
+        if len(ahead) > 1 and facts.close(right[: len(ahead)], ahead):
             return k
     return None
-
-
-def close(left: Tensor, right: Tensor) -> bool:
-    """Tell whether two arrays of options are equal but for the rounding of a schedule's arithmetic."""
-    return left.shape == right.shape and torch.allclose(left, right, rtol=1e-6, atol=0.0)

@@ -10,16 +10,28 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Trace
 
 
+def _samples_differ(difference: Difference) -> bool:
+    """Tell whether other samples are seen, where a sample keeps its identity."""
+    hashes, counts = difference.pair("samples"), difference.pair("num_samples")
+    if hashes is None or counts is None or not all(counts) or torch.equal(*hashes):
+        return False
+    if all(trace.layout.settings.get("samples") == "identity" for trace in (difference.left, difference.right)):
+        return True
+    ours, theirs = _over_the_run(difference)
+    return difference.floor.same_samples and 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
+
+
 @rule(
     "samples",
     "inputs",
     proof="the multiset of samples differs: left out, twice, replaced, or the same over the run in another order",
     advice="shard each global batch, seed the sampler",
+    differs=_samples_differ,
 )
 def other_samples(difference: Difference) -> Finding | None:
     """Other samples, more or fewer of them, or some of them twice."""
     hashes, counts = difference.pair("samples"), difference.pair("num_samples")
-    if difference.stage != "gradient" or hashes is None or counts is None:
+    if hashes is None or counts is None or (difference.stage != "gradient" and not _samples_differ(difference)):
         return None
     if not all(counts) or torch.equal(*hashes):
         return None
@@ -54,8 +66,14 @@ def _identified(difference: Difference) -> bool:
     traces = difference.left, difference.right
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
-    ours, theirs = ({int(i) for i in trace.arrays["sample_ids"].flatten().tolist() if i} for trace in traces)
+    ours, theirs = _over_the_run(difference)
     return bool(ours & theirs)
+
+
+def _over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
+    """Return the samples of all traced steps of both runs."""
+    left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in (difference.left, difference.right))
+    return {int(i) for i in left if i}, {int(i) for i in right if i}
 
 
 def _identities(trace: Trace, row: int) -> list[int]:

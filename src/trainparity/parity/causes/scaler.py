@@ -4,11 +4,18 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
 
 
+def _scale_differs(difference: Difference) -> bool:
+    """Tell whether gradients carry a loss scale where they must not, in one run only."""
+    carried = [difference.numbers(f"scale/{when}") for when in ("clipped", "left")]
+    return any(left != right for left, right in carried) and max(difference.numbers("scale/value")) != 1
+
+
 @rule(
     "grad-scaler",
     "clipping",
     proof="gradients carried the loss scale when they were clipped or applied",
     advice="call scaler.unscale_(optimizer) before clipping",
+    differs=_scale_differs,
 )
 def grad_scaler(difference: Difference) -> Finding | None:
     """The loss scale was still in the gradients when they were clipped, or when they were applied."""

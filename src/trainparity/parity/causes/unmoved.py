@@ -4,19 +4,46 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
 
 
+def _frozen(difference: Difference) -> list[str]:
+    """Return the parameters that are frozen in one run, and that the optimizer of the other one holds."""
+    left, right = difference.left.layout, difference.right.layout
+    one, two = set(left.frozen) - set(right.frozen), set(right.frozen) - set(left.frozen)
+    return [name for name in left.parameters if name in (one - set(right.unoptimised)) | (two - set(left.unoptimised))]
+
+
+def _frozen_differ(difference: Difference) -> bool:
+    return bool(_frozen(difference))
+
+
+def _unheld(difference: Difference) -> list[str]:
+    """Return the parameters with a gradient in both runs that one optimizer alone holds."""
+    layouts = difference.left.layout, difference.right.layout
+    names = set(layouts[0].unoptimised) ^ set(layouts[1].unoptimised)
+    gradients = difference.norms("gradient")
+    both = ((gradients[0] > 0) & (gradients[1] > 0)).tolist()
+    return [name for name, has in zip(layouts[0].parameters, both, strict=True) if has and name in names]
+
+
+def _unheld_differ(difference: Difference) -> bool:
+    return bool(_unheld(difference))
+
+
 @rule(
     "frozen-parameter",
     "backward",
     proof="parameters have a gradient in one run only, and all others agree",
     advice="leave requires_grad on, and do not detach what the parameter computes",
+    differs=_frozen_differ,
 )
 def frozen_parameter(difference: Difference) -> Finding | None:
     """Parameters that have a gradient in one run only, while the rest is right."""
-    if difference.stage != "gradient":
+    if difference.stage != "gradient" and not _frozen(difference):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
-    odd = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
+    seen = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
+    ignored = set(difference.left.layout.unoptimised) & set(difference.right.layout.unoptimised)
+    odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
     if not odd:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]
@@ -35,10 +62,11 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     "update",
     proof="a parameter has a gradient and does not move; whether the optimizer holds it",
     advice="make the optimizer after the model is moved, wrapped or sharded, from all its parameters",
+    differs=_unheld_differ,
 )
 def parameters_not_updated(difference: Difference) -> Finding | None:
     """Parameters with a gradient that one run does not move."""
-    if difference.stage != "update":
+    if difference.stage != "update" and not (difference.may_be_update and _unheld(difference)):
         return None
     moved = [norms > 0 for norms in difference.norms("update")]
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
@@ -51,7 +79,7 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
         for i, name in enumerate(names)
     ]
     rows = ((moved[0] != moved[1]) & with_gradient).nonzero().flatten().tolist()
-    odd = [names[index] for index in rows if not at_rest[index]]
+    odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))
     if not odd:
         return None
     how = "the optimizer does not hold it" if unheld & set(odd) else "the optimizer holds it but the update is lost"

@@ -1,6 +1,6 @@
 """Number formats: how coarsely each rounds, and in which one a model computes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,42 @@ def number_format(dtype: torch.dtype) -> NumberFormat:
     return NumberFormat(str(dtype).removeprefix("torch."), torch.finfo(dtype).eps / 2)
 
 
+def stored_in(model: nn.Module) -> NumberFormat:
+    """Return the format that updates round to: that of the coarsest parameter."""
+    return _coarsest([parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()])
+
+
+def _coarsest(dtypes: list[torch.dtype]) -> NumberFormat:
+    return max(map(number_format, dtypes), key=lambda found: found.unit_roundoff)
+
+
+def sharded_in(model: nn.Module) -> list[torch.dtype]:
+    """Return the formats that FSDP2's `MixedPrecisionPolicy` computes in, where a module has one."""
+    found = []
+    for module in model.modules():
+        state = getattr(module, "_get_fsdp_state", None)
+        policy = getattr(state(), "_mp_policy", None) if state else None
+        found.append(getattr(policy, "param_dtype", None))
+    return [dtype for dtype in found if dtype is not None]
+
+
+def reduced_in(model: nn.Module) -> NumberFormat | None:
+    """Return the format that DDP's communication hook sends gradients in; None without such a hook."""
+    wrapper: Any = model
+    while isinstance(wrapper, nn.Module):
+        for hook, *_ in getattr(wrapper, "_comm_hooks", ()):
+            for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+                if getattr(hook, "__name__", "").startswith(name):
+                    return number_format(dtype)
+        wrapper = getattr(wrapper, "module", None) or getattr(wrapper, "_orig_mod", None)
+    return None
+
+
 def computed_in(model: nn.Module, autocast: torch.dtype | None) -> NumberFormat:
-    """Return the format of a model's products: autocast's choice, else that of the coarsest parameter."""
+    """Return the format of a model's products: autocast's or FSDP2's choice, else that of the coarsest parameter."""
     dtypes = [parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()]
-    found = number_format(autocast) if autocast else max(map(number_format, dtypes), key=lambda f: f.unit_roundoff)
+    dtypes = sharded_in(model) or dtypes
+    found = number_format(autocast) if autocast else _coarsest(dtypes)
     if found.name == "fp32" and torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32:
         return NumberFormat("tf32", UNIT_ROUNDOFF["tf32"])
     return found

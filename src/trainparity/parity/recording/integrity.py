@@ -20,7 +20,7 @@ _SHAPES = {
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
-    "evaluating": "TN", "clip/calls": "T", "clip/max_norm": "T", "clip/backwards": "T",
+    "evaluating": "TN", "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
     "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
 """The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
@@ -30,7 +30,7 @@ _WHOLE = (torch.int64, torch.bool)
 _WHOLE_NUMBERS = {
     "gradient/digest", "weight/digest", "buffer/digest", "samples", "num_samples", "sample_ids", "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
-    "evaluating", "clip/calls", "clip/backwards", "scale/clipped", "scale/left",
+    "evaluating", "clip/calls", "clip/cuts", "clip/backwards", "scale/clipped", "scale/left",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from trainparity import checkpoints
 from trainparity.parity.recording import ranks
-from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format
+from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format, reduced_in, stored_in
 from trainparity.parity.recording.perturb import perturb
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.trace import Layout, StepArrays, Trace
@@ -93,11 +93,14 @@ class Session:
         if not self._steps:
             return None
         arrays, computes = self.stacked(), self._computes()
+        if (sent := reduced_in(self.watch.wrapped)) and sent.unit_roundoff > computes.unit_roundoff:
+            computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
         layout = Layout(
             steps=self._steps,
             window=self._plan.window,
             precision=computes.name,
             unit_roundoff=computes.unit_roundoff,
+            stored_roundoff=stored_in(self.watch.model).unit_roundoff,
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
             settings=settings,

@@ -28,6 +28,8 @@ class Layout(Record):
     precision: str
     unit_roundoff: float
     """Half the relative spacing of numbers in the precision computed in."""
+    stored_roundoff: float
+    """The same of the format that weights are stored in, and so updates round to."""
     sketch_size: int
     world_size: int
     """R, the number of ranks."""
@@ -41,6 +43,8 @@ class Layout(Record):
     """Class by name of every module."""
     tied: dict[str, str] = Field(default_factory=dict)
     """Other names of parameters that are shared."""
+    modal: list[str] = Field(default_factory=list)
+    """Modules whose training and evaluation modes differ in what they compute: active dropout, batch statistics."""
     frozen: list[str] = Field(default_factory=list)
     """Parameters that take no gradient."""
     unoptimised: list[str] = Field(default_factory=list)
@@ -81,7 +85,8 @@ class Trace:
       before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each
       pass's own gradient; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and
       for shards `rank/after`: as backward left it.
-    - `evaluating` [T, modules]; `clip/calls`, `clip/max_norm`, `clip/backwards` [T], `rank/clip_norm` [T, R];
+    - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
+      `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it
       when they were clipped, and when they were applied.
     """
@@ -120,6 +125,20 @@ class Trace:
         if found := flaw(layout, arrays):
             raise RecordError(f"{path}: damaged: {found}")
         return cls(layout, arrays)
+
+
+def shared_steps(*traces: Trace) -> list[Trace]:
+    """Return the traces of those steps that all of them have; of steps without any, the traces as they are."""
+    steps = sorted(set.intersection(*(set(trace.layout.steps) for trace in traces)))
+    return [_at(trace, steps) for trace in traces] if steps else list(traces)
+
+
+def _at(trace: Trace, steps: list[int]) -> Trace:
+    if trace.layout.steps == steps:
+        return trace
+    rows = [trace.layout.steps.index(step) for step in steps]
+    layout = trace.layout.model_copy(update={"steps": steps})
+    return Trace(layout, {name: array[rows] for name, array in trace.arrays.items()})
 
 
 class StepArrays:

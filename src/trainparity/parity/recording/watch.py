@@ -1,7 +1,7 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,16 @@ MAX_SAMPLES = 4096
 _NO_CLIP = -1.0
 
 
+class _Clip(NamedTuple):
+    """One call that clips."""
+
+    max_norm: float
+    total_norm: float
+    """Norm before it; NaN where each value is clipped by itself."""
+    backwards: int
+    """Backward passes before it."""
+
+
 class StepWatch:
     """Between `begin` and `end` it watches one optimizer step; `end` returns the step's arrays of a `Trace`."""
 
@@ -32,7 +42,7 @@ class StepWatch:
         samples: Samples | None = None,
     ) -> None:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
-        self.model, self.optimizer = unwrap_model(model), unwrap_optimizer(optimizer)
+        self.wrapped, self.model, self.optimizer = model, unwrap_model(model), unwrap_optimizer(optimizer)
         self._sketch = Sketcher(sketch_size)
         self.forward = ForwardHooks(self.model, sketch_size, samples, attach=not is_compiled(model))
         self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
@@ -65,6 +75,7 @@ class StepWatch:
             "activations": self.forward.names,
             "modules": {name: type(module).__name__ for name, module in self.forward.modules},
             "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
+            "modal": [name for name, module in self.forward.modules if _has_modes(module)],
             "frozen": [name for name, p in parameters.items() if not p.requires_grad],
             "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
             "optimizer": type(self.optimizer).__name__,
@@ -78,7 +89,7 @@ class StepWatch:
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
         self._scale = 0.0
-        self._clips: list[tuple[float, float, int]] = []
+        self._clips: list[_Clip] = []
         self._clipped_scaled = False
         self._unscaled = False
 
@@ -107,7 +118,7 @@ class StepWatch:
         if not self._active:
             return
         self._clipped_scaled |= self._scale_pending()
-        self._clips.append((max_norm, float(full(total_norm)), self._backward.count))
+        self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backward.count))
         self._gradient_seen = False  # of several calls the last one sees the most micro-batches
         self._see_gradients()
 
@@ -231,25 +242,35 @@ class StepWatch:
 
     def _read_clipping(self) -> None:
         arrays = self._arrays
-        first = self._clips[0] if self._clips else (_NO_CLIP, _NO_CLIP, 0)
-        last = self._clips[-1] if self._clips else first
+        none = _Clip(_NO_CLIP, _NO_CLIP, 0)
+        cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
+        first, last = (cuts or [none])[0], (self._clips or [none])[-1]
         arrays["clip/calls"] = torch.tensor(len(self._clips))
-        arrays["clip/max_norm"] = torch.tensor(last[0], dtype=torch.float64)
-        arrays["rank/clip_norm"] = ranks.gather(torch.tensor(last[1], dtype=torch.float64))
-        arrays["clip/backwards"] = torch.tensor(first[2])
+        arrays["clip/max_norm"] = torch.tensor(last.max_norm, dtype=torch.float64)
+        arrays["clip/cuts"] = torch.tensor(len(cuts))
+        arrays["rank/clip_norm"] = ranks.gather(torch.tensor(last.total_norm, dtype=torch.float64))
+        arrays["clip/backwards"] = torch.tensor(first.backwards)
         arrays["scale/value"] = torch.tensor(self._scale, dtype=torch.float64)
         arrays["scale/clipped"] = torch.tensor(self._clipped_scaled)
         arrays["scale/left"] = torch.tensor(self._scale_pending())
+
+
+def _has_modes(module: nn.Module) -> bool:
+    """Tell whether a module computes something else in training than in evaluation."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return isinstance(module, nn.modules.batchnorm._BatchNorm | nn.RReLU)
 
 
 def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
     """Return the optimizer's numeric settings by name, for each parameter: float64 [P]; `betas` as `betas.0`, ..."""
     position = {id(parameter): index for index, parameter in enumerate(parameters)}
     settings: dict[str, Tensor] = {}
+    options = optimizer.defaults.keys() | {"lr"}  # other entries are notes of schedulers and of the loop
     for group in optimizer.param_groups:
         held = [position[id(p)] for p in group["params"] if id(p) in position]
         for key, value in group.items():
-            if key in ("params", "initial_lr"):
+            if key not in options:
                 continue
             parts = value if isinstance(value, tuple | list) else (value,)
             for index, part in enumerate(parts):

@@ -1,0 +1,39 @@
+"""What is recorded exactly, and differs or does not, whatever the noise floor is."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.difference import Difference
+
+SETTING = "setting/"
+_HOW = ("foreach", "fused", "capturable", "differentiable")
+"""Options that choose how an update is computed, and not which."""
+
+
+def options(difference: Difference) -> list[str]:
+    """Return the options of the optimizer, but for the learning rate, that differ for a parameter that both update."""
+    names = sorted(key.removeprefix(SETTING) for key in difference.left.arrays if key.startswith(SETTING))
+    return [name for name in names if name not in ("lr", *_HOW) and _differs(difference, name)]
+
+
+def rates(difference: Difference) -> bool:
+    """Tell whether the learning rates differ for a parameter that both update."""
+    return _differs(difference, "lr")
+
+
+def _differs(difference: Difference, name: str) -> bool:
+    values = difference.pair(SETTING + name)
+    return values is not None and not close(*(value[held(difference)] for value in values))
+
+
+def held(difference: Difference) -> Tensor:
+    """Return the parameters that both optimizers hold, with a gradient in a run: bool [P]."""
+    left, right = difference.left.layout, difference.right.layout
+    unheld = set(left.unoptimised) | set(right.unoptimised)
+    gradients = difference.norms("gradient")
+    return torch.tensor([name not in unheld for name in left.parameters]) & ((gradients[0] != 0) | (gradients[1] != 0))
+
+
+def close(left: Tensor, right: Tensor) -> bool:
+    """Tell whether two arrays of options are equal but for the rounding of a schedule's arithmetic."""
+    return left.shape == right.shape and torch.allclose(left, right, rtol=1e-6, atol=0.0, equal_nan=True)
