@@ -42,6 +42,8 @@ def only_update(factor: float) -> dict[str, Any]:
 
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
+NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
+CONTENT = {"layout": {"settings": {"samples": "content"}}}
 DREW = {"rank__drew": whole(T, 1)}
 OTHER = ones(T, P, value=0.5)
 
@@ -69,12 +71,20 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "gradients-not-zeroed": [
         ({}, {"gradients": scaled(2, since=1), "rank__held": torch.tensor([[[0.0]], [[2.0]], [[2.0]], [[2.0]]])}),
+        (
+            {"rank__held": torch.tensor([[[1.0, 0.0, 1.0]]] * T), "rank__backwards": whole(T, 1, value=3)},
+            {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
+        ),
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
     ],
     "grad-scaler": [
         ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
         ({}, {"gradients": OFF, "scale__clipped": whole(T).bool(), "scale__value": ones(T, value=1024)}),
     ],
+    "missing-backward": [
+        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__backwards": whole(T, 1), "rank__held": NONE_HELD}),
+    ],
+    "inputs": [({**CONTENT}, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)})],
     "precision": [
         ({}, {"gradients": scaled(float("inf"), since=2)}),
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
@@ -89,6 +99,7 @@ PROVED: dict[str, list[Pair]] = {
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
         ({}, {"gradients": OFF, "activations": {"(input)": 0.1}}),
+        (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW}),
     ],
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
@@ -111,6 +122,8 @@ MISSED: dict[str, Pair] = {
     "samples": ({}, {"gradients": OFF, **seen(IDS.flip(1))}),
     "gradients-not-zeroed": ({"parts": 2}, {"parts": 2, "weights": (2.0, 2.0)}),
     "grad-scaler": ({}, {"gradients": OFF, "scale__value": ones(T, value=1024)}),
+    "missing-backward": ({"parts": 2}, {"gradients": OFF}),
+    "inputs": (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1)}),
     "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
     "frozen-parameter": ({}, {"gradients": scaled(0.5, "a.bias")}),
     "loss-normalisation": ({}, {"gradients": OFF}),

@@ -46,6 +46,8 @@ WRONG = [
     Control(loop=forward.OtherNoise, cause="randomness", against=forward.KnownNoise),
     Control(loop=forward.HalfPrecision, cause="precision"),
     Control(loop=forward.ScaleTooHigh, cause="precision"),
+    Control(loop=inputs.OtherPreprocessing, cause="inputs"),
+    Control(loop=gradient.BackwardSkipped, cause="missing-backward"),
     *(Control(loop=loop, cause="gradients-not-zeroed") for loop in (gradient.NeverZeroed, gradient.ZeroedTooEarly)),
     *(
         Control(loop=loop, cause="clipping")

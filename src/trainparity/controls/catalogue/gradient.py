@@ -1,9 +1,9 @@
 """Faults between backward and the update: accumulation, clipping, the loss scale."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from trainparity.controls.catalogue.right import Accumulated, Scaled
+from trainparity.controls.catalogue.right import Accumulated, AccumulatedByFour, Scaled
 from trainparity.controls.loop import LIMIT, Fsdp, Loop
 
 
@@ -73,3 +73,16 @@ class NotUnscaled(Scaled):
 
     def update(self) -> None:
         self.optimizer.step()
+
+
+class BackwardSkipped(AccumulatedByFour):
+    """backward() of the first micro-batch left out."""
+
+    def zero_grad(self, step: int) -> None:
+        super().zero_grad(step)
+        self.first = True
+
+    def backward(self, loss: Tensor) -> None:
+        if not self.first:
+            super().backward(loss)
+        self.first = False

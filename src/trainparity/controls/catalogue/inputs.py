@@ -46,3 +46,10 @@ class PaddedShards(Ddp):
 
     def shard(self, batch: Tensor) -> Tensor:
         return super().shard(torch.cat([batch, batch[:1]]))
+
+
+class OtherPreprocessing(Loop):
+    """Images scaled to another range."""
+
+    def inputs(self, part: Tensor) -> Tensor:
+        return 2 * super().inputs(part) - 1

@@ -32,8 +32,10 @@ RULES: tuple[Rule, ...] = (
     start.weights_not_loaded,
     modes.eval_mode,
     samples.other_samples,
+    samples.other_values,
     # What is done to the gradient between backward and the update, seen as it happens.
     accumulation.gradients_not_zeroed,
+    accumulation.missing_backward,
     scaler.grad_scaler,
     clipping.clipped_too_early,
     clipping.clipped_apart,

@@ -14,17 +14,23 @@ from trainparity.parity.recording.trace import Trace
 )
 def gradients_not_zeroed(difference: Difference) -> Finding | None:
     """Gradients held before the first backward pass of a step, or none held before a later one."""
-    held = difference.pair("rank/held")
+    held, closures = difference.pair("rank/held"), difference.numbers("closure/held")
+    if bool(closures[0]) != bool(closures[1]):
+        return Finding(
+            f"the optimizer evaluates its closure again with a gradient of norm {max(closures):.3g} left in it",
+            {"norm_held": list(closures)},
+            advice="call optimizer.zero_grad() at the start of the closure",
+        )
     if difference.stage != "gradient" or held is None:
         return None
     left, right = held
     if not (left.numel() and right.numel()):
         return None
     evidence: Evidence = {"norm_held_before_each_pass": [listed(left[0].tolist()), listed(right[0].tolist())]}
-    before = [float(side[:, 0].amax()) for side in held]
-    if (before[0] > 0) != (before[1] > 0):
+    carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
+    if (carried[0] > 0) != (carried[1] > 0):
         return Finding(
-            f"step {difference.step} begins with a gradient of norm {max(before):.3g} left from the step before",
+            f"step {difference.step} begins with a gradient of norm {max(carried):.3g} left from the step before",
             evidence,
         )
     early = [_zeroed_between(trace, difference.row) for trace in (difference.left, difference.right)]
@@ -37,6 +43,16 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     return None
 
 
+def _carried(trace: Trace, row: int) -> float:
+    """Return the norm of the gradient that a step begins with; 0 if a backward pass of the step found none.
+
+    A pass before that one belongs to another model's step, as a generator's goes through its discriminator.
+    """
+    count = int(trace.arrays["rank/backwards"][row].amax())
+    held = trace.arrays["rank/held"][row][:, : max(1, count)]
+    return 0.0 if bool((held == 0).any(1).all()) else float(held[:, 0].amax())
+
+
 def _zeroed_between(trace: Trace, row: int) -> bool:
     """Tell whether the gradient applied is the last micro-batch's alone, though there were several."""
     count = int(trace.arrays["rank/backwards"][row].amax())
@@ -44,3 +60,27 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
         return False
     last = trace.arrays["rank/micro"][row][:, count - 1].mean(0)
     return fit(last, trace.arrays["rank/total"][row][0])[1] < 1e-3
+
+
+@rule(
+    "missing-backward",
+    "backward",
+    proof="a run has forward passes that no backward pass follows, as many more than the other one",
+    advice="call backward for the loss of every micro-batch",
+)
+def missing_backward(difference: Difference) -> Finding | None:
+    """Forward passes without a backward pass, in one run only."""
+    passes = difference.pair("rank/rows")
+    backwards = difference.pair("rank/backwards")
+    if difference.stage != "gradient" or passes is None or backwards is None:
+        return None
+    forward = [float((rows > 0).sum()) for rows in passes]
+    back = [float(count.sum()) for count in backwards]
+    left_out = [max(0.0, f - b) for f, b in zip(forward, back, strict=True)]
+    if bool(left_out[0]) == bool(left_out[1]) or not all(back):
+        return None
+    return Finding(
+        f"at step {difference.step} {max(left_out):g} of {max(forward):g} forward passes have no backward pass in one "
+        "run, and all have one in the other",
+        {"forward_passes": forward, "backward_passes": back},
+    )

@@ -26,7 +26,8 @@ def randomness(difference: Difference) -> Finding | None:
     }
     if any(d.any() for d in drew):
         same_state = int(states[0][0]) == int(states[1][0])
-        if same_state and rows[0] == rows[1] and bool(drew[0].any()) == bool(drew[1].any()):
+        dropped = "Dropout" in difference.activation_kind()  # and all before it agrees
+        if same_state and rows[0] == rows[1] and bool(drew[0].any()) == bool(drew[1].any()) and not dropped:
             return None  # equal masks: something else is off
         evidence["same_generator_state"] = same_state
         evidence["ranks_share_a_state"] = bool(len(states[1]) > 1 and (states[1] == states[1][0]).all())

@@ -61,6 +61,27 @@ def other_samples(difference: Difference) -> Finding | None:
     return Finding(f"at step {difference.step} {what}", evidence, advice=advice)
 
 
+@rule(
+    "inputs",
+    "inputs",
+    proof="as many samples, known by their contents, none of which is common to both runs: other values, or other data",
+    advice="prepare the data in one way (normalisation, resizing, number format); give `samples=` where samples are "
+    "augmented",
+)
+def other_values(difference: Difference) -> Finding | None:
+    """Every sample has other contents."""
+    counts, (ours, theirs) = difference.pair("num_samples"), _over_the_run(difference)
+    if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
+        return None
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    if not by_content or ours & theirs or not difference.floor.same_samples:
+        return None
+    return Finding(
+        f"none of the {len(ours)} samples that the reference is given reaches the other run with the same values",
+        {"samples": [float(count) for count in counts], "common": 0},
+    )
+
+
 def _identified(difference: Difference) -> bool:
     """Tell whether samples that differ are other samples: known by contents alone, they may be the same, augmented."""
     traces = difference.left, difference.right

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.sketch import Sketcher, norm
 
 SIZE = 256
 """Numbers that a micro-batch's whole gradient is projected to."""
@@ -49,9 +49,16 @@ class BackwardHooks:
         for handle in self._handles:
             handle.remove()
 
+    def evaluate_again(self) -> None:
+        """Note that the optimizer calls its closure again: from now on only gradients left in it are looked at."""
+        self.active, self._fresh = False, True
+
     def begin(self) -> None:
         """Look at a new step."""
         self.count = 0
+        self._fresh = False
+        self.carried = 0.0
+        """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
         self._squares: list[float] = []
         self._sketches: list[Tensor] = []
@@ -59,6 +66,9 @@ class BackwardHooks:
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
     def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> None:
+        if self._fresh and parameter.grad is not None:
+            self.carried = max(self.carried, norm(parameter.grad))
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_first_pass)
         if not self.active:
             return
         self._enter()
@@ -71,6 +81,9 @@ class BackwardHooks:
     def _arrived_sharded(self, parameter: Tensor) -> None:
         if self.active:
             self._enter()
+
+    def _end_first_pass(self) -> None:
+        self._fresh = False
 
     def _enter(self) -> None:
         if self._in_backward:

@@ -21,7 +21,7 @@ _SHAPES = {
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "evaluating": "TN", "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
-    "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
+    "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
 """The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
 

@@ -85,6 +85,8 @@ class Trace:
       before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each
       pass's own gradient; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and
       for shards `rank/after`: as backward left it.
+    - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
+      steps gradients, samples and passes are the first evaluation's.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it

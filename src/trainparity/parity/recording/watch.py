@@ -88,6 +88,7 @@ class StepWatch:
         self._backward.begin()
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
+        self._evaluations = 0
         self._scale = 0.0
         self._clips: list[_Clip] = []
         self._clipped_scaled = False
@@ -101,7 +102,8 @@ class StepWatch:
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
-        arrays["applied/norm"] = self._norms([gradient for _, gradient in gradients])
+        applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms([g for _, g in gradients])
+        arrays["applied/norm"] = applied
         whole = self._record("weight", [tensor for _, tensor in parameters])
         arrays["rank/weight"] = ranks.gather(torch.tensor(whole))
         self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
@@ -146,11 +148,32 @@ class StepWatch:
         """Tell whether gradients carry the loss scale now."""
         return self._scale > 0 and not self._unscaled
 
-    def _updating(self, *_: Any) -> None:
-        """Look at what the update starts from: weights, the optimizer's state and its settings."""
+    def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
+        """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
         self._updated = True
         if not self._active:
-            return
+            return None
+        self._see_start()
+        keywords = keywords or {}
+        watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
+        return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}
+
+    def _watched(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a closure of which the first evaluation alone is recorded: the next ones have other weights."""
+
+        def evaluate() -> Any:
+            self._evaluations += 1
+            if self._evaluations == 2:
+                self._see_gradients()
+                self.forward.active = False
+            if self._evaluations > 1:
+                self._backward.evaluate_again()
+            return closure()
+
+        return evaluate
+
+    def _see_start(self) -> None:
+        """Look at weights, the optimizer's state and its settings."""
         parameters = list(self.model.parameters())
         if self._last is not None and self._last[0] == self._versions():
             self._arrays["start/sketch"] = self._last[1]  # nobody has touched the weights since the last step
@@ -235,6 +258,7 @@ class StepWatch:
 
     def _read_backward(self) -> None:
         seen, arrays = self._backward, self._arrays
+        arrays["closure/held"] = torch.tensor(seen.carried, dtype=torch.float64)
         arrays["rank/backwards"] = ranks.gather(torch.tensor(seen.count))
         arrays["rank/held"] = ranks.gather_ragged(seen.held())
         arrays["rank/after"] = ranks.gather(seen.after)
