@@ -215,3 +215,52 @@ def test_correct_accumulation_over_2000_steps_is_equivalent_by_windows(tmp_path:
     weights = {n: Trace.load(tmp_path / n).arrays["weight/sketch"][-1] for n in ("a", "windowed", "unbroken")}
     apart = {n: float((weights[n] - weights["a"]).norm() / weights["a"].norm()) for n in ("windowed", "unbroken")}
     assert apart["windowed"] < 1e-5 and apart["unbroken"] > 10 * apart["windowed"]
+
+
+def closures(
+    folder: Path, *, parts: int = 1, scale: float = 1.0, lr: float = 0.5, zeroed: bool = True, twin: int = 0
+) -> None:
+    """Train with LBFGS, which evaluates its closure several times a step."""
+    torch.manual_seed(0)
+    data = torch.randn(24, 6, dtype=torch.float64)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)).double()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=lr, max_iter=4)
+
+    def closure() -> float:
+        if zeroed:
+            optimizer.zero_grad()
+        total = 0.0
+        for part in data.chunk(parts):
+            loss = (model(part) - 1).square().sum() / 24 * scale
+            loss.backward()
+            total += loss.item()
+        return total
+
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for _ in range(3):
+            optimizer.step(closure)
+
+
+def test_closures_are_recorded_by_their_first_evaluation(tmp_path: Path) -> None:
+    for twin in range(3):
+        closures(tmp_path / "a", twin=twin)
+    closures(tmp_path / "b", parts=4)
+    closures(tmp_path / "rate", lr=0.25)
+    closures(tmp_path / "kept", zeroed=False)
+    closures(tmp_path / "scaled", parts=4, scale=4.0)
+    found = {name: compare_folders(tmp_path / "a", tmp_path / name) for name in ("b", "rate", "kept", "scaled")}
+    assert found["b"].verdict == "equivalent", found["b"]
+    assert {name: v.cause for name, v in found.items()} == {
+        "b": None, "rate": "learning-rate", "kept": "gradients-not-zeroed",
+        "scaled": "loss-normalisation",
+    }  # fmt: skip
+
+
+def test_runs_of_other_lengths_are_judged_on_their_common_steps(tmp_path: Path) -> None:
+    train(tmp_path / "a")
+    train(tmp_path / "short", steps=5)
+    train(tmp_path / "doubled", steps=5, scale=2.0)
+    short, doubled = (compare_folders(tmp_path / "a", tmp_path / name) for name in ("short", "doubled"))
+    assert (short.verdict, short.steps_compared) == ("cannot judge", 5)
+    assert "5 common steps are bitwise" in str(short.reason)
+    assert (doubled.verdict, doubled.cause) == ("different", "loss-normalisation")

@@ -64,7 +64,9 @@ def _clipped_otherwise(difference: Difference) -> bool:
     if max(cuts) and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits):
         return True
     kept = _kept(difference)
-    return abs(kept[0] - kept[1]) > max(1e-5, difference.tolerance) * max(kept)
+    units = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
+    noise = difference.margin * difference.noise("gradient")  # of the norms
+    return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * max(kept)
 
 
 def _kept(difference: Difference) -> list[float]:

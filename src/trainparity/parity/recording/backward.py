@@ -66,9 +66,9 @@ class BackwardHooks:
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
     def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> None:
-        if self._fresh and parameter.grad is not None:
-            self.carried = max(self.carried, norm(parameter.grad))
+        if self._fresh:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_first_pass)
+            self.carried = max(self.carried, 0.0 if parameter.grad is None else norm(parameter.grad))
         if not self.active:
             return
         self._enter()

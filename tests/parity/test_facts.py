@@ -1,0 +1,97 @@
+"""What is recorded exactly is judged as it is, however wide the noise floor; what need not agree is no fact."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.synthetic import SHAPES, scaled, trace, twins
+from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.verdict import judge_traces
+from trainparity.records.verdict import Verdict
+
+T, P = 4, len(SHAPES)
+
+
+def judged(left: dict[str, Any], right: dict[str, Any]) -> Verdict:
+    """Judge with twins whose gradients are 2 % apart, as bf16's are: 16 times that excuses a third of an update."""
+    reference = trace(**left)
+    wide = [*twins(2, **left), trace(twin=3, **left, gradients=scaled(1.02))]
+    return judge_traces(reference, trace(**right), NoiseFloor(reference, wide), 16.0)
+
+
+def option(value: float) -> torch.Tensor:
+    return torch.full((T, P), value, dtype=torch.float64)
+
+
+def whole(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "cause"),
+    [
+        ({}, {"lr": lambda step: 0.11}, "learning-rate"),
+        ({}, {"lr": lambda step: 0.1 + 0.001 * step}, "schedule"),
+        ({}, {"setting__weight_decay": option(0.0)}, "optimizer-state"),
+        ({"limit": 1.0}, {"limit": 1.01}, "clipping"),
+        ({"limit": 1.0}, {}, "clipping"),
+        ({}, {"evaluating": torch.tensor([[False, False, False, True, False]] * T)}, "eval-mode"),
+        ({}, {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0)}, "grad-scaler"),
+        ({}, {"layout": {"frozen": ["a.bias"]}}, "frozen-parameter"),
+        ({}, {"layout": {"unoptimised": ["a.bias"]}}, "parameters-not-updated"),
+        ({}, {"sample_ids": whole(T, 8), "samples": whole(T)}, "samples"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_fact_that_differs_makes_the_runs_different(left: dict[str, Any], right: dict[str, Any], cause: str) -> None:
+    found = judged(left, {"parts": 2, **right})
+    assert (found.verdict, found.cause, found.step) == ("different", cause, 0 if cause != "schedule" else 1)
+    assert found.explanation and found.advice
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ({}, {"parts": 4}),
+        ({}, {"ranks": 2}),
+        ({}, {"setting__foreach": option(1.0)}),
+        ({"setting__fused": option(0.0)}, {"setting__fused": option(1.0)}),
+        ({}, {"setting__decoupled": option(1.0)}),
+        ({"limit": 1e6}, {"limit": 1e5}),
+        ({"limit": 1e6}, {}),
+        ({"limit": 1.0}, {"limit": 1.0, "clip__calls": torch.full((T,), 2)}),
+        ({"limit": 1.0}, {"limit": 1.0, "clip__max_norm": torch.full((T,), -1.0), "clip__cuts": 0 * whole(T)}),
+        ({}, {"evaluating": torch.tensor([[True, True, False, False, True]] * T)}),
+        ({}, {"scale__value": torch.full((T,), 1024.0)}),
+        ({}, {"layout": {"optimizer": "FusedSGD"}}),
+        ({}, {"lr": lambda step: 0.1 * (1 + 1e-9)}),
+    ],
+)  # fmt: skip
+def test_what_need_not_agree_is_no_fact(left: dict[str, Any], right: dict[str, Any]) -> None:
+    found = judged(left, right)
+    assert found.verdict in ("bitwise", "equivalent"), found
+
+
+def test_a_parameter_that_no_optimizer_holds_decides_nothing() -> None:
+    unheld = {"layout": {"unoptimised": ["a.bias"]}}
+
+    def still(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {n: torch.zeros_like(g) if n == "a.bias" else g for n, g in found.items()}
+
+    left, right = trace(gradients=still, **unheld), trace(gradients=still, **unheld)
+    right.arrays["gradient/sketch"][:, 1], right.arrays["gradient/norm"][:, 1] = 1.0, 32**0.5
+    right.arrays["gradient/digest"][:, 1], right.arrays["applied/norm"][:, 1] = 7, 32**0.5
+    floor = NoiseFloor(left, twins(gradients=still, **unheld))
+    assert judge_traces(left, right, floor, 16.0).verdict == "equivalent"
+    held = trace(gradients=still)
+    other = Trace(held.layout, right.arrays)
+    assert judge_traces(held, other, NoiseFloor(held, twins(gradients=still)), 16.0).verdict == "different"
+
+
+def test_an_update_rounds_as_weights_are_stored_not_as_autocast_computes() -> None:
+    autocast = {"layout": {"unit_roundoff": 2.0**-8, "precision": "bf16"}}
+    left = trace(**autocast)
+    floor = NoiseFloor(left, twins(**autocast))
+    assert float(floor["update"].amax()) < 1e-4 < float(floor["gradient"].amin())
