@@ -66,7 +66,9 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
 
 
 def _untrue(arrays: Mapping[str, Tensor]) -> str | None:
-    """Say which norm cannot be that of its sketch: a sketch of 64 numbers is off by a factor of 4 never."""
+    """Say which norm cannot be that of its sketch (one of 64 numbers is never off by a factor of 4), or is no hash."""
+    if (arrays["rank/weight"] == 0).any():
+        return "rank/weight: holds no hash"
     for kind in ("gradient", "weight", "buffer"):
         norms, lengths = arrays[f"{kind}/norm"], torch.linalg.vector_norm(arrays[f"{kind}/sketch"], dim=-1)
         known = norms.isfinite()
