@@ -14,7 +14,7 @@ CONFIGS = {
     "sharded": {"strategy": "fsdp", "world_size": 2},
 }
 TRAIN = {f"train@{name}" for name in CONFIGS}
-TRAINING = {"reference", *TRAIN}
+TRAINING = {"reference", "counterpart", *TRAIN}
 
 
 @pytest.fixture(scope="module")
