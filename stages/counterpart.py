@@ -24,7 +24,7 @@ def main() -> None:
         return
     try:
         in_container(settings)
-    except StageError as error:  # the pipeline asked for no container; it goes on without
+    except StageError as error:  # the pipeline asked for no container; it continues without
         skip_counterpart(settings, str(error), runs=Path("runs"))
         print(f"counterpart: skipped: {error}")
 

@@ -34,6 +34,6 @@ def exit_code(stage: Callable[[], None]) -> int:
         print("stopped by SIGINT", file=sys.stderr)
         return 128 + signal.SIGINT
     except StoppedBySignal as error:
-        print(f"{error}; run it again to go on from the last checkpoint", file=sys.stderr)
+        print(f"{error}; run it again to resume from the last checkpoint", file=sys.stderr)
         return 128 + error.number
     return 0

@@ -66,7 +66,7 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/spec.json")
     stage.send_signal(signal.SIGTERM)
     _, said = stage.communicate(timeout=120)
-    assert stage.returncode == 128 + signal.SIGTERM and "go on from the last checkpoint" in said
+    assert stage.returncode == 128 + signal.SIGTERM and "resume from the last checkpoint" in said
     assert containers() == []
 
     project.edit("deadline_s", value=4)

@@ -34,7 +34,7 @@ def studies(
 ) -> None:
     """Run the articles' studies through their pipelines and print every claim: exit code 1 if one did not end.
 
-    The scale is written into each study's params.yaml, so that `dvc repro` goes on with it.
+    The scale is written into each study's params.yaml, so that `dvc repro` uses it too.
     """
     there = sorted(path.parent.name for path in STUDIES.glob("*/dvc.yaml"))
     for name in names or []:
@@ -50,7 +50,7 @@ def studies(
         for report in reports:
             report.write(save / f"{report.study}-{chosen}.json")
     for name in failed:
-        print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` goes on with it", file=sys.stderr)
+        print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` resumes it", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
 
 

@@ -69,7 +69,7 @@ def _fetch(name: str, md5: str, path: Path, mirrors: Sequence[str], timeout_s: f
 
 
 def _try(url: str, md5: str, path: Path, timeout_s: float) -> Path:
-    """Fetch from one mirror; a part that an earlier try left is gone on from, once."""
+    """Fetch from one mirror; a part that an earlier try left is resumed, once."""
     part = path.with_name(f"{path.name}.part")
     for attempt in ("resumed", "whole"):
         if attempt == "whole" or not part.exists():
@@ -107,7 +107,7 @@ def _download(url: str, part: Path, timeout_s: float) -> None:
                 progress.advance(task, len(block))
         size = file.tell()
     if total is not None and size < total:
-        raise ValueError(f"the connection broke off after {size} of {total} bytes; run it again to go on from there")
+        raise ValueError(f"the connection broke off after {size} of {total} bytes; run it again to resume from there")
 
 
 def _progress() -> Progress:

@@ -179,10 +179,10 @@ def _run(client: docker.DockerClient, kind: Kind, command: Sequence[str], deadli
     if received:
         raise StoppedBySignal(received[0])
     if overrun.is_set():
-        raise StageError(f"stopped after deadline_s: {deadline_s}; run it again to go on from the last checkpoint")
+        raise StageError(f"stopped after deadline_s: {deadline_s}; run it again to resume from the last checkpoint")
     if container.attrs["State"]["OOMKilled"] or code == _KILLED:
         why = "ran out of memory" if container.attrs["State"]["OOMKilled"] else "was killed"
-        raise StageError(f"the container {why}; run it again to go on from the last checkpoint")
+        raise StageError(f"the container {why}; run it again to resume from the last checkpoint")
     if code:
         sys.exit(code)  # the stage inside has said why
 

@@ -32,7 +32,7 @@ _MIB = 1 << 20
 def main() -> int:
     """Measure what a spec asks for; return the exit code."""
     spec = MeasurementSpec.read(Path(sys.argv[1]))
-    warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores: so be it
+    warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are measured too
     torch.set_num_threads(spec.placement.num_threads)
     try:
         with tensor_cores(spec.configuration.precision):
@@ -73,7 +73,7 @@ def measure(spec: MeasurementSpec) -> LoaderFigures:
 
 
 class _Training(Trainer):
-    """Ends where a trainer would go on without its workers: what comes then is not theirs."""
+    """Fails where a trainer would continue without its workers, whose batches are to be measured."""
 
     def workers_failed(self, error: WorkersFailed) -> None:
         raise error

@@ -26,7 +26,7 @@ class Loader(Section):
     pin_memory: bool = False
     """Batches wait in page-locked memory, which a GPU copies from faster; without CUDA it does nothing."""
     deadline_s: float = Field(default=120.0, gt=0)
-    """Workers that bring no batch for so many seconds have failed; the training goes on without them."""
+    """Workers that bring no batch for so many seconds have failed; the training continues without them."""
 
 
 class Reference(Section):

@@ -125,7 +125,7 @@ def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
 
 
 class AnalyticFloor:
-    """A bound for want of twins: one rounding, times a growth that is assumed, not measured.
+    """A bound used without twins: one rounding, times a growth that is assumed, not measured.
 
     Errors of sums of n terms grow as sqrt(n) (Higham, Accuracy and Stability, 2002, section 4.2): the largest
     tensor's row length stands for n. Each step of a window adds the same again, times the steps before it.

@@ -57,7 +57,7 @@ class ParityPhase:
             False if all that was there already: then the trainer has not trained.
 
         Raises:
-            Interrupted: a stop was requested; the next call goes on from there.
+            Interrupted: a stop was requested; the next call resumes from there.
         """
         try:
             if (self._output / "trace.json").exists():  # written last

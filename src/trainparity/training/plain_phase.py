@@ -17,7 +17,7 @@ def train(spec: RunSpec, trainer: Trainer, *, stop_requested: Callable[[], bool]
     """Train all steps, from the last checkpoint if there is one; return each step's loss.
 
     Raises:
-        Interrupted: a stop was requested; the next call goes on from there.
+        Interrupted: a stop was requested; the next call resumes from there.
     """
     resuming = Resuming(trainer, spec.work / "checkpoints" / "plain", stop_requested=stop_requested)
     arrays, start = resuming.load()

@@ -22,7 +22,7 @@ class Resuming:
         self._trainer, self._folder, self._stop_requested = trainer, folder, stop_requested
 
     def load(self) -> tuple[dict[str, Tensor], int]:
-        """Load the checkpoint, if there is one; return the arrays kept with it, and the step to go on with."""
+        """Load the checkpoint, if there is one; return the arrays kept with it, and the step to resume at."""
         if not (self._folder / "state.json").exists():
             return {}, 0
         trainer = self._trainer

@@ -37,7 +37,7 @@ def main() -> int:
             run(spec, execution)
     except Interrupted as error:
         if rank == 0:
-            print(f"{spec.run}: {error}; run it again to go on from there", file=sys.stderr)
+            print(f"{spec.run}: {error}; run it again to resume from there", file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
         message = " ".join(f"{type(error).__name__}: {error}".split())

@@ -30,7 +30,7 @@ class OtherMomentum(Loop):
 
 
 class RunningStatisticsOfRanks(Ddp):
-    """BatchNorm under DDP, held against the same micro-batches: only the running statistics differ."""
+    """BatchNorm under DDP, compared with the same micro-batches: only the running statistics differ."""
 
 
 class EvaluationMode(Loop):
@@ -65,7 +65,7 @@ class OtherNoise(Loop):
 
 
 class KnownNoise(Loop):
-    """Noise that belongs to the sample: what OtherNoise is held against."""
+    """Noise that is a function of the sample: the reference of OtherNoise."""
 
     def record(self, folder: Path, twin: int) -> Recorder:
         return _by_index(self, folder, twin)

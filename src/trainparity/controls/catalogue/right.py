@@ -89,7 +89,7 @@ class SameMicroBatches(Loop):
 
 
 class OddBatch(Loop):
-    """A batch that does not divide among the ranks: what PaddedShards is held against."""
+    """A batch that does not divide among the ranks: the reference of PaddedShards."""
 
     def global_batch(self, step: int) -> Tensor:
         return super().global_batch(step)[: GLOBAL_BATCH - 1]
@@ -103,6 +103,6 @@ class UnevenShards(Ddp):
 
 
 class Unclipped(Loop):
-    """No clipping, meant so: what NotUnscaled is held against."""
+    """Does not clip gradients: the reference of NotUnscaled."""
 
     clip_norm = None
