@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,15 +8,16 @@ from trainparity.params import Own
 from trainparity.validation import ParamsError
 
 
-def params(workload: str = "examples.workload:Classifier", **changes: Any) -> Any:
+def params(workload: str = "examples.workload:Classifier", chosen: Sequence[str] = ("ddp:2",), **changes: Any) -> Any:
     settings: dict[str, Any] = {
         "options": "{}",
         "dataset": None,
         "train": {"max_steps": 4, "global_batch_size": 32, "optimizer": "{name: sgd, lr: 0.1}"},
         "parity": {"window": 4},
         "accelerator": "auto",
+        "seeds": 5,
     }
-    return assemble(workload, candidates(["ddp:2"]), **settings | changes)
+    return assemble(workload, candidates(chosen), **settings | changes)
 
 
 def test_a_workloads_own_data_is_used_unless_a_dataset_is_given() -> None:
@@ -40,3 +42,14 @@ def test_a_workloads_own_data_is_used_unless_a_dataset_is_given() -> None:
 def test_a_mistake_in_the_settings_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ParamsError, match=message):
         params(**changes)
+
+
+def test_candidates_of_a_reduced_precision_get_learning_curves() -> None:
+    assert params().curves is None
+    reduced = ("amp-bf16", "amp-fp16", "ddp:2", "ddp:2+amp-bf16")
+    found = params(chosen=reduced).curves
+    assert found and list(found.pairs) == ["bf16", "fp16"]
+    assert found.references == ["fp32", "bf16", "fp16"]
+    assert params(chosen=reduced, seeds=0).curves is None
+    with pytest.raises(ParamsError, match=r"curves\.seeds"):
+        params(chosen=reduced, seeds=3)

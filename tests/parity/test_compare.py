@@ -9,11 +9,8 @@ from trainparity.parity.compare import compare_folders
 
 
 @pytest.mark.parametrize("outcome", ["failed", "skipped"])
-@pytest.mark.parametrize("below", ["", "state"])
-def test_a_run_of_the_pipeline_that_did_not_train_is_not_called_cannot_judge(
-    tmp_path: Path, outcome: str, below: str
-) -> None:
-    status("ddp", status=outcome, reason="no GPU").write(tmp_path / "ddp" / below / "status.json")
+def test_a_run_of_the_pipeline_that_did_not_train_is_not_called_cannot_judge(tmp_path: Path, outcome: str) -> None:
+    status("ddp", status=outcome, reason="no GPU").write(tmp_path / "ddp" / "status.json")
     found = compare_folders(tmp_path / "ddp", tmp_path / "other")
     assert (found.verdict, found.reason, found.exit_code) == (outcome, f"ddp was {outcome}: no GPU", 2)
 

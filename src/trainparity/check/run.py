@@ -1,21 +1,20 @@
 """Run a workload's reference, twins and candidates, judge them, and confirm what is different."""
 
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainparity.environment import Environment
-from trainparity.launch.runs import run_configuration, run_reference
-from trainparity.params import Configuration, Params, Precision, reference_name
-from trainparity.parity.curves import judge_runs
+from trainparity.launch.runs import run_configuration, run_reference, run_seed
+from trainparity.params import Configuration, Curves, Params, Precision, reference_name
 from trainparity.parity.floor import NoiseFloor
-from trainparity.parity.pairs import load_run, load_twins
+from trainparity.parity.pairs import compare_recipes, load_run, load_twins
 from trainparity.parity.verdict import Run, judge
 from trainparity.pipeline.prepare import prepare
 from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
-from trainparity.records.run import Status
 from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
 
 Progress = Callable[[str], None]
@@ -24,13 +23,13 @@ _RECUT = ("batchnorm-statistics", "loss-normalisation", "buffers-only")
 """Causes that go away when one process cuts its batch as the candidate does."""
 
 
-def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int, float64: bool) -> CheckReport:
+def check(checker: "Checker", chosen: Mapping[str, Configuration], *, float64: bool) -> CheckReport:
     """Judge every candidate, by name, and confirm the cause of each difference.
 
     Args:
-        checker: The workload, its settings and where its runs go.
+        checker: The workload, its settings and where its runs go; `curves` of its settings are those of the candidates
+            of another precision than fp32.
         chosen: The candidates' settings.
-        seeds: Seeds that learning curves are compared over, for candidates of another precision than fp32.
         float64: Whether a difference is judged again in float64.
     """
     checker.prepare()
@@ -39,9 +38,9 @@ def check(checker: "Checker", chosen: Mapping[str, Configuration], *, seeds: int
         result = checker.judge(name, configuration)
         if result.verdict == "different":
             result = checker.confirm(name, configuration, result, float64=float64)
-        if configuration.precision != "fp32" and seeds and result.verdict in SAME_TRAINING:
-            curves = checker.learns_alike(configuration.precision, seeds)
-            result = result.model_copy(update={"curves": curves})
+        curves = checker.params.curves
+        if curves and configuration.precision in curves.pairs and result.verdict in SAME_TRAINING:
+            result = result.model_copy(update={"curves": checker.learns_alike(curves, configuration.precision)})
         results[name] = result
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
 
@@ -54,6 +53,8 @@ class Checker:
     folder: Path
     environment: Environment
     progress: Progress
+    trained: set[Path] = field(default_factory=set)
+    """State folders of what this check has trained for all candidates; those of an earlier one are trained again."""
 
     @property
     def runs(self) -> Path:
@@ -78,8 +79,10 @@ class Checker:
         return load_run(layout.state(self.runs, name))
 
     def _reference(self, precision: Precision) -> None:
-        if not layout.state(self.runs, reference_name(precision)).exists():
+        state = layout.state(self.runs, reference_name(precision))
+        if state not in self.trained:
             run_reference(self.params, self.environment, precision, runs=self.runs, data=self.data, timed=False)
+            self.trained.add(state)
 
     def floor(self, precision: Precision) -> tuple[Run, NoiseFloor | None]:
         """Return the reference of a precision and the noise floor that its twins measured."""
@@ -145,22 +148,19 @@ class Checker:
         checker.prepare()
         return _confirmed(result, f"without dropout they are {checker.judge(name, configuration).verdict}")
 
-    def learns_alike(self, precision: Precision, seeds: int) -> CurveResult:
-        """Judge a precision against fp32 by the learning curves of their references over seeds."""
-        folders: dict[Precision, list[Path]] = {"fp32": [], precision: []}
-        for seed in range(seeds):
-            train = self.params.train.model_copy(update={"seed": seed})
-            parity = self.params.parity.model_copy(update={"twins": 1})
-            params = self.params.model_copy(update={"train": train, "parity": parity})
-            checker = replace(self, params=params, folder=self.folder / "seeds" / str(seed))
-            checker.prepare()
-            for each, found in folders.items():
-                self.progress(f"seed {seed} of {seeds} in {each}")
-                checker._reference(each)
-                found.append(layout.state(checker.runs, reference_name(each)))
-                if Status.read(layout.status(checker.runs, reference_name(each))).status != "trained":
-                    return judge_runs(folders["fp32"], folders[precision])
-        return judge_runs(folders["fp32"], folders[precision])
+    def learns_alike(self, curves: Curves, precision: Precision) -> CurveResult:
+        """Compare the learning curves of a precision and of fp32 over seeds."""
+        runs = layout.curves(self.runs)
+        for seed, each in itertools.product(range(curves.seeds), ("fp32", precision)):
+            state = layout.state(runs, f"{each}-{seed}")
+            if state in self.trained:  # for another candidate
+                continue
+            self.progress(f"seed {seed} of {curves.seeds} in {each}")
+            status = run_seed(self.params, self.environment, each, seed, runs=runs, data=self.data)
+            self.trained.add(state)
+            if status.status != "trained":
+                break
+        return compare_recipes(curves, precision, runs)
 
 
 def _confirmed(result: Verdict, text: str) -> Verdict:

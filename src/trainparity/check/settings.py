@@ -34,8 +34,11 @@ def assemble(
     train: dict[str, Any],
     parity: dict[str, Any],
     accelerator: str,
+    seeds: int,
 ) -> Params:
     """Return the params of a check; `options`, `dataset` and the optimizer are YAML.
+
+    A precision other than fp32 gets an entry of `curves`, compared over so many `seeds`; 0: none.
 
     Raises:
         ParamsError: a setting is wrong, or the workload can't be imported.
@@ -53,6 +56,9 @@ def assemble(
         "references": {precision: {} for precision in sorted(precisions)},
         "configs": configs,
     }
+    if seeds and (reduced := sorted(precisions - {"fp32", "fp64"})):
+        pairs = {precision: {"left": "fp32", "right": precision} for precision in reduced}
+        content["curves"] = {"seeds": seeds, "pairs": pairs}
     return parse_params(content, _HERE)
 
 

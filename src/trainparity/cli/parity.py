@@ -61,7 +61,9 @@ def check(
     window: Annotated[int, typer.Option(help="Steps judged from one shared start.", min=1)] = 20,
     clip_norm: Annotated[float | None, typer.Option(help="Largest norm of the gradient.", min=0)] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu, mps or cuda.")] = "auto",
-    seeds: Annotated[int, typer.Option(help="Seeds for learning curves, where the precision differs; 0: none.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(help="Seeds for learning curves, where the precision differs: at least 4; 0: none.")
+    ] = 5,
     float64: Annotated[bool, typer.Option(help="Judge a difference again in float64.")] = True,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
@@ -82,11 +84,12 @@ def check(
         train={"max_steps": steps, "global_batch_size": batch, "optimizer": optimizer, "clip_norm": clip_norm},
         parity={"window": window, "margin": margin},
         accelerator=accelerator,
+        seeds=seeds,
     )
     console = make_console()
     with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
         checker = Checker(params, keep or Path(scratch), detect(), lambda text: console.print(Text(text, style="dim")))
-        report = check(checker, chosen, seeds=seeds, float64=float64)
+        report = check(checker, chosen, float64=float64)
     if json_path:
         report.write(json_path)
     table.show(report, console)

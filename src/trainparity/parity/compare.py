@@ -45,28 +45,25 @@ def _brief(steps: Sequence[int]) -> str:
 
 def _status(folder: Path) -> Status | None:
     """Return what became of a run of the pipeline; None for a run that a Recorder recorded."""
-    for place in (folder, folder / "state"):
-        if (place / "status.json").exists():
-            return Status.read(place / "status.json")
-    return None
+    path = folder / "status.json"
+    return Status.read(path) if path.exists() else None
 
 
 def load(folder: Path) -> Trace:
-    """Read the trace of a recorded run, or of a run of the pipeline.
+    """Read the trace in a folder that a Recorder wrote, or in the state folder of a run of the pipeline.
 
     Raises:
         RecordError: there is none, or it is damaged.
     """
-    for place in (folder, folder / "state"):
-        if (place / "trace.json").exists():
-            return Trace.load(place)
+    if (folder / "trace.json").exists():
+        return Trace.load(folder)
     what = "no such folder" if not folder.exists() else "holds no trace.json: the run was not recorded, or did not end"
     raise RecordError(f"{folder}: {what}")
 
 
 def _twins_of(folder: Path) -> list[Path]:
     """Return the folders of the twins that a run has beside it, finished ones."""
-    return sorted(path.parent for place in ("twins", "state/twins") for path in (folder / place).glob("*/trace.json"))
+    return sorted(path.parent for path in (folder / "twins").glob("*/trace.json"))
 
 
 def _floor(reference: Trace, twins: Sequence[Trace]) -> Floor:

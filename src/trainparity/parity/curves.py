@@ -86,12 +86,13 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
 
 
 def read_curve(folder: Path) -> list[float]:
-    """Read a run's losses in the order of training, from the pipeline's loss.csv or a Recorder's curve.csv.
+    """Read a run's losses in the order of training: `loss.csv` of a state folder of the pipeline, or a Recorder's
+    `curve.csv`.
 
     Raises:
         RecordError: there are none.
     """
-    for path in (folder / "state" / "loss.csv", folder / "loss.csv", folder / "curve.csv"):
+    for path in (folder / "loss.csv", folder / "curve.csv"):
         if path.exists():
             break
     else:

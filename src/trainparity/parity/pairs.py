@@ -10,7 +10,7 @@ from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
 from trainparity.records import layout
 from trainparity.records.base import write_csv
-from trainparity.records.curves import CurveReport
+from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.run import Status
 from trainparity.records.verdict import ParityReport, Verdict
 
@@ -41,21 +41,23 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             noise = floor(reference)
             assert noise is not None
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
-    if params.curves:
-        _compare_curves(params.curves, layout.curves(runs)).write(reports / "curves.json")
+    if curves := params.curves:
+        results = {name: compare_recipes(curves, name, layout.curves(runs)) for name in curves.pairs}
+        CurveReport(results=results).write(reports / "curves.json")
     report = ParityReport(margin=params.parity.margin, pairs=verdicts)
     report.write(reports / "parity.json")
     write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
     return report
 
 
-def _compare_curves(curves: Curves, runs: Path) -> CurveReport:
-    """Judge every pair of recipes by the losses of its seeds."""
+def compare_recipes(curves: Curves, name: str, runs: Path) -> CurveResult:
+    """Judge a pair of recipes by the losses of its seeds, whose runs are in `runs`."""
 
     def folders(reference: str) -> list[Path]:
         return [layout.state(runs, f"{reference}-{seed}") for seed in range(curves.seeds)]
 
-    return CurveReport(results={n: judge_runs(folders(p.left), folders(p.right)) for n, p in curves.pairs.items()})
+    pair = curves.pairs[name]
+    return judge_runs(folders(pair.left), folders(pair.right))
 
 
 def load_run(state: Path) -> Run:
