@@ -104,7 +104,7 @@ def test_the_default_has_the_eight_configurations_each_compared_with_the_referen
         ),
         (
             lambda c: c["configs"]["ddp"].update(strategy="dpd"),
-            r"^params.yaml: configs.ddp.strategy: 'dpd' is not one of single, .*, fsdp; did you mean ddp",
+            r"^params.yaml: configs.ddp.strategy: 'dpd' is not one of single, .*, ddp, .*; did you mean ddp",
         ),
         (
             lambda c: c["configs"]["ddp"].update(loader={"worker": 2}),

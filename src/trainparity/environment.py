@@ -153,7 +153,7 @@ def place(
     """Decide where a configuration runs on a machine, or why it can't; asks the record alone, never torch."""
     device = accelerator(choice, environment) if configuration.device == "auto" else configuration.device
     replicas_fit = device == "cuda" and environment.count("cuda") >= configuration.world_size
-    on_replicas = configuration.strategy == "data_parallel" and not replicas_fit
+    on_replicas = bool(configuration.replicas) and not replicas_fit
     problem = _missing_replicas(configuration, environment) if on_replicas else None
     if on_replicas:
         device = "cpu"
@@ -180,18 +180,18 @@ def _emulated(configuration: Configuration, device: DeviceKind, on_replicas: boo
     """Say everything that is only imitated, as one sentence."""
     facts, count = [], configuration.world_size
     if on_replicas:
-        facts.append(f"nn.DataParallel needs {count} GPUs; its algorithm runs over {count} CPU replicas")
+        facts.append(f"{configuration.replicas} needs {count} GPUs; its algorithm runs over {count} CPU replicas")
     if device == "cpu" and configuration.offload != "none":
         facts.append("on the CPU offload moves nothing: the training is real, its offload is not")
     return "; ".join(facts) or None
 
 
 def _missing_replicas(configuration: Configuration, environment: Environment) -> Unavailable | None:
-    """Refuse to move `data_parallel` to CPU replicas from a GPU that it is pinned to."""
+    """Refuse to move replicas to the CPU from a GPU that they are pinned to."""
     if configuration.device in ("auto", "cpu"):
         return None
     have = environment.count("cuda")
-    reason = f"nn.DataParallel needs {configuration.world_size} NVIDIA GPUs; here are {have}"
+    reason = f"{configuration.replicas} needs {configuration.world_size} NVIDIA GPUs; here are {have}"
     return Unavailable(reason=reason, remedy="set `device: auto`, which runs its algorithm over CPU replicas here")
 
 

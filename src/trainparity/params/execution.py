@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from trainparity.validation import Section, mistake
+from trainparity import strategies
+from trainparity.validation import Section, mistake, not_one_of
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16"]
 DeviceKind = Literal["cpu", "mps", "cuda"]
@@ -12,6 +13,16 @@ StartMethod = Literal["fork", "spawn", "forkserver"]
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 """A configuration's or pair's name: lower-case words joined by hyphens, as it names folders and DVC stages."""
+
+
+def _known(strategy: str) -> str:
+    if strategy not in (names := strategies.names()):
+        raise mistake(not_one_of(strategy, names))
+    return strategy
+
+
+Strategy = Annotated[str, AfterValidator(_known)]
+"""The name of a strategy."""
 
 
 class Loader(Section):
@@ -43,14 +54,16 @@ class Reference(Section):
 class Configuration(Section):
     """One way to execute the same training."""
 
-    strategy: Literal["single", "data_parallel", "ddp", "fsdp"] = "single"
+    strategy: Strategy = "single"
     device: Literal["auto", "cpu", "mps", "cuda"] = "auto"
     """`auto` follows `accelerator`; the others pin their device."""
     precision: Precision = "fp32"
     reference: Name | None = None
     """The entry of `references` that it is compared with; null: the one named as its precision."""
     world_size: int = Field(default=1, ge=1)
-    """Ranks (`ddp`, `fsdp`) or replicas (`data_parallel`)."""
+    """Ranks, each a process; of `data_parallel` replicas inside one process."""
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    """Ranks that compute each matrix product together, for a strategy that has several such groups."""
     accumulation_steps: int = Field(default=1, ge=1)
     compile: Literal["none", "default", "reduce-overhead", "max-autotune"] = "none"
     """torch.compile's mode; `none` runs eagerly."""
@@ -64,15 +77,15 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Self:
-        if self.strategy == "single" and self.world_size > 1:
+        strategy = strategies.load(self.strategy)
+        if misfit := strategy.misfit(self.world_size, self.tensor_parallel_size):
+            key, allowed = misfit
+            raise mistake(f"{getattr(self, key)} with strategy {self.strategy}; allowed: {allowed}", key)
+        if self.offload in ("parameters", "both") and not strategy.offloads_parameters:
+            able = ", ".join(name for name in strategies.names() if strategies.load(name).offloads_parameters)
             raise mistake(
-                f"{self.world_size} with strategy single; 1, or strategy ddp, fsdp or data_parallel",
-                "world_size",
+                f"{self.offload} with strategy {self.strategy}; parameters are offloaded by {able}", "offload"
             )
-        if self.strategy == "data_parallel" and self.world_size < 2:
-            raise mistake("1 with strategy data_parallel; it splits a batch over at least 2 replicas", "world_size")
-        if self.offload in ("parameters", "both") and self.strategy != "fsdp":
-            raise mistake(f"{self.offload} with strategy {self.strategy}; only fsdp offloads parameters", "offload")
         return self
 
     @property
@@ -81,16 +94,26 @@ class Configuration(Section):
         return self.reference or self.precision
 
     @property
+    def group_size(self) -> int:
+        """Ranks that train one replica of the model together, on the same samples."""
+        return strategies.load(self.strategy).group_size(self.world_size, self.tensor_parallel_size)
+
+    @property
     def num_shards(self) -> int:
-        """Micro-batches that one global batch is cut into, over all ranks."""
-        return self.world_size * self.accumulation_steps
+        """Micro-batches that one global batch is cut into, over all ranks or replicas."""
+        return self.world_size // self.group_size * self.accumulation_steps
 
     @property
     def distributed(self) -> bool:
         """Whether ranks are processes that talk to each other."""
-        return self.strategy in ("ddp", "fsdp")
+        return strategies.load(self.strategy).distributed
+
+    @property
+    def replicas(self) -> str:
+        """What copies the model to several GPUs from one process; empty: nothing."""
+        return strategies.load(self.strategy).replicas
 
     @property
     def num_processes(self) -> int:
-        """Processes that the run starts; `data_parallel` replicates inside one."""
+        """Processes that the run starts."""
         return self.world_size if self.distributed else 1

@@ -114,10 +114,13 @@ class Params(Section):
         for name, configuration in self.configs.items():
             batch = self.train_of(self.reference_of(name)).global_batch_size
             if batch % configuration.num_shards:
+                ranks = f"world_size {configuration.world_size}"
+                if configuration.group_size > 1:
+                    ranks += f" / {configuration.group_size} ranks of a group"
                 raise mistake(
-                    f"{batch} can't be divided into world_size {configuration.world_size} x accumulation_steps "
-                    f"{configuration.accumulation_steps} = {configuration.num_shards} equal micro-batches "
-                    f"(configs.{name}); allowed: a multiple of {configuration.num_shards}",
+                    f"{batch} can't be divided into {ranks} x accumulation_steps {configuration.accumulation_steps} = "
+                    f"{configuration.num_shards} equal micro-batches (configs.{name}); "
+                    f"allowed: a multiple of {configuration.num_shards}",
                     "train",
                     "global_batch_size",
                 )

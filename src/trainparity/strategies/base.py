@@ -65,13 +65,13 @@ class Strategy:
     def misfit(cls, world_size: int, tensor_parallel_size: int) -> tuple[str, str] | None:
         """Return the setting that the strategy cannot be run with, and what it allows; None if it can."""
         if world_size > 1:
-            return "world_size", "it is one process on one device, so 1 is allowed"
+            return "world_size", "1, as it is one process on one device"
         return cls.unsplit(tensor_parallel_size)
 
     @classmethod
     def unsplit(cls, tensor_parallel_size: int) -> tuple[str, str] | None:
         """Return the misfit of a strategy that splits no matrix."""
-        return ("tensor_parallel_size", "it splits no matrix, so 1 is allowed") if tensor_parallel_size > 1 else None
+        return ("tensor_parallel_size", "1, as it splits no matrix") if tensor_parallel_size > 1 else None
 
     @classmethod
     def group_size(cls, world_size: int, tensor_parallel_size: int) -> int:

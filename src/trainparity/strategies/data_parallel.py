@@ -17,7 +17,7 @@ class DataParallel(Strategy):
     def misfit(cls, world_size: int, tensor_parallel_size: int) -> tuple[str, str] | None:
         """Run over two replicas or more."""
         if world_size < 2:
-            return "world_size", "it splits a batch over replicas, so at least 2 is allowed"
+            return "world_size", "2 or more replicas to split a batch over"
         return cls.unsplit(tensor_parallel_size)
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":

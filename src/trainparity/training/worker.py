@@ -167,6 +167,7 @@ def _process_group(spec: RunSpec) -> Iterator[Execution]:
             device=device,
             rank=rank,
             world_size=configuration.num_processes,
+            group_size=configuration.group_size,
             num_replicas=configuration.world_size,
             offload_parameters=configuration.offload in ("parameters", "both"),
         )

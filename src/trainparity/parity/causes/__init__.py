@@ -27,6 +27,7 @@ __all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "L
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
+    samples.apart_in_a_group,
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
     start.weights_not_loaded,

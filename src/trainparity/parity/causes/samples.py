@@ -82,6 +82,26 @@ def other_values(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "samples",
+    "inputs",
+    proof="ranks that compute parts of the same tensors see different samples",
+    advice="give all ranks of a tensor-parallel group the same samples: shard by the group's number, not by the rank's",
+)
+def apart_in_a_group(difference: Difference) -> Finding | None:
+    """Ranks of one group are given different samples, so they compute parts of different tensors."""
+    for side, trace in (("the reference", difference.left), ("the other run", difference.right)):
+        groups, by_rank = trace.layout.groups, trace.arrays["rank/samples"][difference.row]
+        apart = [rank for rank, first in enumerate(groups) if not torch.equal(by_rank[rank], by_rank[first])]
+        if apart:
+            first = groups[apart[0]]
+            return Finding(
+                f"in {side} ranks {first} and {apart[0]} train one replica together and see different samples",
+                {"run": side, "first_rank_of_each_group": [float(rank) for rank in groups], "ranks_apart": len(apart)},
+            )
+    return None
+
+
 def _identified(difference: Difference) -> bool:
     """Tell whether samples that differ are other samples: known by contents alone, they may be the same, augmented."""
     traces = difference.left, difference.right
