@@ -5,5 +5,6 @@ STRATEGIES = {
     "data_parallel": "trainparity.strategies.data_parallel:DataParallel",
     "ddp": "trainparity.strategies.ddp:Ddp",
     "fsdp": "trainparity.strategies.fsdp:Fsdp",
+    "tensor_parallel": "trainparity.strategies.tensor_parallel:TensorParallel",
 }
 """`module:Class`, imported when asked for."""
