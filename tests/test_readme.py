@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from trainparity import params, validation, workloads
+from trainparity import params, strategies, validation, workloads
 from trainparity.parity.causes import UNKNOWN, paragraphs
 from trainparity.records.claims import ClaimReport
 from trainparity.workloads import SampleRandomness
@@ -52,8 +52,8 @@ def test_its_table_of_settings_is_complete() -> None:
     for name, field in params.Configuration.model_fields.items():
         for value in get_args(field.annotation) if get_origin(field.annotation) is Literal else ():
             assert f"`{value}`" in rows[name], (name, value)
-    for name in params.Loader.model_fields:
-        assert f"`{name}`" in rows["loader"], name
+    for section, names in (("loader", params.Loader.model_fields), ("strategy", strategies.names())):
+        assert [name for name in names if f"`{name}`" not in rows[section]] == []
 
 
 def test_its_example_of_loading_is_valid() -> None:

@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params, parse
+from trainparity.parity.pairs import compare_pairs, load_run
 from trainparity.records import layout
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 
 ROOT = Path(__file__).parents[2]
 RUNS = Path("runs")
+REFERENCE = "reference-fp32"
+LIMIT = 0.5
+"""Norm that gradients are clipped to: lower than that of most steps."""
 
 
 def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
@@ -36,6 +42,7 @@ def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
             "global_batch_size": 32,
             "checkpoint_every": 5,
             "optimizer": {"name": "adam", "lr": 0.001},
+            "clip_norm": LIMIT,
             **train,
         },
         "parity": {"twins": 1, "window": 10},
@@ -45,6 +52,8 @@ def params(workload: dict[str, Any] | None = None, **train: Any) -> Params:
             "plain": {"strategy": "single", "device": "cpu", "precision": "fp32"},
             "gpu": {"strategy": "single", "device": "mps", "precision": "fp32"},
             "ddp": {"strategy": "ddp", "device": "cpu", "precision": "fp32", "world_size": 2},
+            "tensor-parallel": {"strategy": "tensor_parallel", "world_size": 2},
+            "2d": {"strategy": "fsdp_tensor_parallel", "world_size": 4, "tensor_parallel_size": 2},
         },
         "pairs": {},
     }
@@ -61,9 +70,30 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         datasets.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
         status = run_reference(params(), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
         assert status.status == "trained", status.reason
-        run(params(), "plain")
-        run(params(), "ddp")
+        assert [run(params(), name).status for name in params().configs] == [
+            "trained", "skipped", "trained", "trained", "trained"
+        ]  # fmt: skip
     return folder
+
+
+DISTRIBUTED = ("ddp", "tensor-parallel", "2d")
+
+
+def test_ranks_train_what_one_process_trains(trained: Path) -> None:
+    runs = trained / RUNS
+    verdicts = compare_pairs(params(), runs, trained / "reports").pairs
+    for name in DISTRIBUTED:
+        verdict, reference, found = verdicts[name], *(load_run(layout.state(runs, r)).trace for r in (REFERENCE, name))
+        assert reference and found
+        assert verdict.verdict in ("bitwise", "equivalent"), verdict
+        assert verdict.ranks_agree and verdict.steps_compared == 28
+        for fact in ("sample_ids", "num_samples", "clip/calls", "clip/max_norm"):
+            assert torch.equal(reference.arrays[fact], found.arrays[fact]), (name, fact)
+        norms = found.arrays["rank/clip_norm"]
+        assert (norms == norms[:, :1]).all() and (norms > LIMIT).any()
+        torch.testing.assert_close(norms[:, :1], reference.arrays["rank/clip_norm"], rtol=1e-4, atol=0)
+        weights = [load_file(layout.weights(runs, run)) for run in (REFERENCE, name)]
+        assert {n: w.shape for n, w in weights[0].items()} == {n: w.shape for n, w in weights[1].items()}
 
 
 @pytest.fixture
@@ -128,7 +158,8 @@ def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("plain", signal.SIGTERM), ("ddp", signal.SIGINT), ("ddp", signal.SIGKILL)]
+    ("name", "number"),
+    [("plain", signal.SIGTERM), ("2d", signal.SIGINT), ("ddp", signal.SIGKILL)],
 )
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     here: Path, trained: Path, name: str, number: signal.Signals

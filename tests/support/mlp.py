@@ -1,6 +1,7 @@
 """A small classifier of the digits: the workload that a user would bring, as `tests.support.mlp:Mlp`."""
 
 from torch import Tensor, nn
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
 
 from trainparity.workloads import Batch, SampleRandomness, Section, Workload
 
@@ -23,6 +24,9 @@ class Mlp(Workload):
             nn.Tanh(),
             nn.Linear(self.options.hidden, 10),
         )
+
+    def tensor_parallel_plan(self, model: nn.Module) -> dict[str, ParallelStyle]:
+        return {"1": ColwiseParallel(), "3": RowwiseParallel()}
 
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         return {"noise": self.options.noise * randomness.normal(*batch["images"].shape[1:])}
