@@ -83,8 +83,11 @@ def test_a_new_configuration_is_one_line_and_nothing_else_trains(project: Projec
     before = params.read_text()
     try:
         project.edit("configs", "halves", value={"accumulation_steps": 2})
+        before_it = project.states()
         ran = project.stages("dvc", "repro")
-        assert ran == {"validate", "probe", "train@halves", "compare", "report"}
+        # `reference` says which configuration needs which reference; it keeps what is there.
+        assert ran == {"validate", "probe", "reference", "train@halves", "compare", "report"}
+        assert before_it.items() <= project.states().items()
         pairs = project.json("reports/summary.json")["pairs"]
         assert isinstance(pairs, dict) and pairs["halves"]["verdict"] in ("bitwise", "equivalent")
         assert "halves" in (project.folder / "reports/index.html").read_text()

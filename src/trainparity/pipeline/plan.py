@@ -48,7 +48,7 @@ class Planner:
         params = self._params
         found = {
             "prepare": self._prepare(),
-            "reference": self._trains("reference", list(params.references), self._some("parity", "timing")),
+            "reference": self._reference(),
             "compare": self._compare(),
             "report": self._plan("report", self._whole),
             "experiment": self._plan("experiment", self._some("parallel")),
@@ -94,6 +94,16 @@ class Planner:
         }
         return self._plan("compare", settings)
 
+    def _reference(self) -> Plan:
+        params = self._params
+        settings = {
+            "twins": params.parity.twins,
+            "parity": params.parity.model_dump(mode="json", exclude={"margin", "twins"}),
+            "needed": {name: params.reference_of(name) for name in (*params.configs, COUNTERPART)},
+            **self._some("timing"),
+        }
+        return self._trains("reference", list(params.references), settings)
+
     def _prepare(self) -> Plan:
         if not isinstance(self._params.dataset, Own):
             return self._plan("prepare", self._some("dataset"))
@@ -127,8 +137,6 @@ class Planner:
 
     def _trains(self, stage: str, references: list[str], settings: dict[str, Any]) -> Plan:
         """Make the plan of a stage that trains entries of `references`."""
-        if "parity" in settings:
-            settings["parity"] = {key: value for key, value in settings["parity"].items() if key != "margin"}
         recipes = {name: self._recipe(name) | {"reference": self._whole["references"][name]} for name in references}
         code = Closure({}, {})
         for name in references:

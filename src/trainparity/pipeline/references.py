@@ -25,7 +25,8 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     """Train the references, then say which configuration needs which; return their status by entry of `references`.
 
     Those that are there, made from the same code, settings, data and environment, are kept. If that holds for all of
-    them, nothing but a forced run of the stage (`dvc repro -f`) has a reason to be here: then all are trained again.
+    them, and each configuration is known, nothing but a forced run of the stage (`dvc repro -f`) has a reason to be
+    here: then all are trained again.
 
     A configuration's file in `runs/reference/needed` changes with its own reference alone, so that a new reference
     makes no configuration of another one train again.
@@ -35,18 +36,23 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
         return reference_that_is_there(params, environment, name, runs=runs, data=data)
 
     there = {name: there_already(name) for name in params.references}
+    needed = {run: params.reference_of(run) for run in (*params.configs, COUNTERPART)}
     removed = _remove_others(params, runs)
-    if all(there.values()) and not removed:
+    if all(there.values()) and not removed and needed == _needed_before(runs):
         there = dict.fromkeys(there)
     found = {
         name: kept or run_reference(params, environment, name, runs=runs, data=data) for name, kept in there.items()
     }
-    shutil.rmtree(layout.needed(runs, "any").parent, ignore_errors=True)
+    shutil.rmtree(layout.needed(runs, COUNTERPART).parent, ignore_errors=True)
     digests = {name: _digest(layout.state(runs, reference_name(name))) for name in params.references}
-    for run in (*params.configs, COUNTERPART):
-        reference = params.reference_of(run)
+    for run, reference in needed.items():
         Needed(reference=reference, sha256=digests[reference]).write(layout.needed(runs, run))
     return found
+
+
+def _needed_before(runs: Path) -> dict[str, str]:
+    """Return which configuration needed which reference when the stage last ran."""
+    return {path.stem: Needed.read(path).reference for path in layout.needed(runs, COUNTERPART).parent.glob("*.json")}
 
 
 def _remove_others(params: Params, runs: Path) -> bool:

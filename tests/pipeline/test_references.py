@@ -1,0 +1,71 @@
+"""The stage `reference`: what it keeps, what it trains, and when it trains all of them again."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import ROOT
+from trainparity import params, validation
+from trainparity.data import datasets
+from trainparity.environment import detect
+from trainparity.pipeline.references import train_references
+from trainparity.records import layout
+
+CONTENT = validation.read_yaml(ROOT / "params.yaml") | {
+    "accelerator": "cpu",
+    "workload": {"name": "tests.support.mlp:Mlp"},
+    "train": {"max_steps": 3, "global_batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}},
+    "parity": {"twins": 1, "window": 3},
+    "timing": {"warmup_steps": 1, "steps": 2},
+    "dataset": {"name": "digits", "limit": 32},
+    "configs": {"a": {}, "b": {"precision": "fp64"}},
+    "pairs": {},
+    "parallel": None,
+}
+RUNS, DATA = Path("runs"), Path("data")
+
+
+def trained(content: dict[str, Any]) -> dict[str, int]:
+    """Run the stage; return when each reference's status was written."""
+    settings = params.parse(content, Path("params.yaml"))
+    found = train_references(settings, detect(), runs=RUNS, data=DATA)
+    assert {status.status for status in found.values()} == {"trained"}
+    return {name: layout.status(RUNS, f"reference-{name}").stat().st_mtime_ns for name in found}
+
+
+@pytest.fixture
+def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    datasets.prepare(params.Digits(name="digits", limit=32), DATA, Path("downloads"))
+    return trained(CONTENT)
+
+
+def changed(**sections: Any) -> dict[str, Any]:
+    return copy.deepcopy(CONTENT) | sections
+
+
+def test_only_what_changed_is_trained_and_a_forced_run_trains_all(first: dict[str, int]) -> None:
+    assert set(first) == {"fp32", "fp64"}
+    needed = layout.needed(RUNS, "a").read_bytes()
+    with_new = trained(changed(configs=CONTENT["configs"] | {"c": {"accumulation_steps": 2}}))
+    assert with_new == first and layout.needed(RUNS, "c").read_bytes() == needed
+    with_reference = trained(
+        changed(configs=CONTENT["configs"] | {"d": {"reference": "long"}}, references={"long": {"train": {"seed": 1}}})
+    )
+    assert {name: with_reference[name] for name in first} == first and "long" in with_reference
+    without = trained(CONTENT)
+    assert without == first
+    assert not layout.state(RUNS, "reference-long").exists() and not layout.needed(RUNS, "d").exists()
+    forced = trained(CONTENT)
+    assert all(forced[name] > first[name] for name in first)
+    assert layout.needed(RUNS, "a").read_bytes() == needed  # the same bits again
+
+
+def test_a_damaged_mark_means_training_again(first: dict[str, int]) -> None:
+    (layout.report(RUNS, "reference-fp32") / "made-from.json").write_text("{")
+    again = trained(CONTENT)
+    assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]
