@@ -49,18 +49,18 @@ class Closure:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def closure_of(modules: Iterable[str] = (), scripts: Iterable[Path] = ()) -> Closure:
+def closure_of(
+    modules: Iterable[str] = (), scripts: Iterable[Path] = (), known: "dict[str, Part] | None" = None
+) -> Closure:
     """Return the code that importing modules, or running scripts, can come to run.
 
     Args:
         modules: Dotted names, importable from the working directory or the environment.
         scripts: Files; each is named in the result by its folder's name and its own.
+        known: What earlier calls have found, and what this one adds; valid while no file changes.
     """
-    _spec.cache_clear()  # files may have come or gone since the last call
-    _finder.cache_clear()
-    names: list[str] = list(modules)
-    files: dict[str, str] = {}
-    distributions: dict[str, str] = {}
+    known = nothing_known() if known is None else known
+    names, files, distributions = list(modules), dict[str, str](), dict[str, str]()
     for script in scripts:
         files[f"{script.resolve().parent.name}/{script.name}"] = _hash(script)
         names += _imported(script, "")
@@ -70,21 +70,42 @@ def closure_of(modules: Iterable[str] = (), scripts: Iterable[Path] = ()) -> Clo
         if name in seen:
             continue
         seen.add(name)
-        if (parent := name.rpartition(".")[0]) and parent not in seen:
-            names.append(parent)
-        found = _locate(name)
-        if found.file:
-            files[found.name] = _hash(found.file)
-            if found.package:
-                files |= {
-                    f"{found.name.rpartition('/')[0]}/{path.name}": _hash(path) for path in _data(found.file.parent)
-                }
-            names += _imported(found.file, name if found.package else parent)
-        elif found.distribution:
-            distributions[found.distribution] = _version(found.distribution)
-        elif found.absent:
-            distributions[name] = MISSING
-    return Closure(files, {name: value for name, value in distributions.items() if value != MISSING or "." not in name})
+        if name not in known:
+            known[name] = _part(name)
+        part = known[name]
+        files |= part.files
+        distributions |= part.distributions
+        names += part.imports
+    return Closure(files, distributions)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one dotted name adds to a closure."""
+
+    files: dict[str, str]
+    distributions: dict[str, str]
+    imports: tuple[str, ...]
+
+
+def nothing_known() -> dict[str, Part]:
+    """Return an empty memory: files may have come or gone since the last call."""
+    _spec.cache_clear()
+    _finder.cache_clear()
+    return {}
+
+
+def _part(name: str) -> Part:
+    found, parent = _locate(name), name.rpartition(".")[0]
+    above = (parent,) if parent else ()
+    if found.file:
+        folder = found.name.rpartition("/")[0]
+        files = {f"{folder}/{path.name}": _hash(path) for path in _data(found.file.parent)} if found.package else {}
+        imports = _imported(found.file, name if found.package else parent)
+        return Part(files | {found.name: _hash(found.file)}, {}, (*above, *imports))
+    if found.distribution:
+        return Part({}, {found.distribution: _version(found.distribution)}, above)
+    return Part({}, {name: MISSING} if found.absent else {}, above)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainparity import params as parameters
 from trainparity import workloads
-from trainparity.closure import Closure, closure_of
+from trainparity.closure import Closure, closure_of, nothing_known
 from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.params import COUNTERPART, Own, Params
@@ -40,6 +40,7 @@ class Planner:
     def __init__(self, params: Params, environment: Environment, scripts: Path) -> None:
         """Take the settings, this machine, and the folder of the stages' scripts."""
         self._params, self._environment, self._scripts = params, environment, scripts
+        self._known = nothing_known()
         # `deadline_s` ends a stage or does not, and `scales` are laid over the rest already.
         self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s"})
 
@@ -73,7 +74,9 @@ class Planner:
 
     def _plan(self, stage: str, settings: dict[str, Any], code: Closure | None = None, *, trains: bool = False) -> Plan:
         """Make the plan of a stage; `code` is what it runs besides its script's imports."""
-        whole = closure_of(scripts=[self._scripts / f"{stage.replace('-', '_')}.py"]) | (code or Closure({}, {}))
+        whole = closure_of(scripts=[self._scripts / f"{stage.replace('-', '_')}.py"], known=self._known) | (
+            code or Closure({}, {})
+        )
         return Plan(
             settings=settings,
             files=dict(sorted(whole.files.items())),
@@ -82,7 +85,9 @@ class Planner:
         )
 
     def _workloads(self, references: Iterable[str]) -> Closure:
-        return closure_of({workloads.module_of(self._params.workload_of(name).name) for name in references})
+        return closure_of(
+            {workloads.module_of(self._params.workload_of(name).name) for name in references}, known=self._known
+        )
 
     def _compare(self) -> Plan:
         """Make the plan of the stage that judges: of the runs it needs to know no more than which to compare."""
@@ -107,7 +112,7 @@ class Planner:
     def _prepare(self) -> Plan:
         if not isinstance(self._params.dataset, Own):
             return self._plan("prepare", self._some("dataset"))
-        code = closure_of([workloads.module_of(self._params.workload.name)])
+        code = closure_of([workloads.module_of(self._params.workload.name)], known=self._known)
         return self._plan("prepare", self._some("dataset", "workload"), code)
 
     def _recipe(self, reference: str) -> dict[str, Any]:
@@ -132,7 +137,7 @@ class Planner:
             "compared": name in {side for pair in params.pairs.values() for side in (pair.left, pair.right)},
             "timing": self._whole["timing"] if timed else None,
         }
-        code = code_of_run(params.workload_of(reference).name, configuration.strategy)
+        code = code_of_run(params.workload_of(reference).name, configuration.strategy, self._known)
         return self._plan(stage, settings, code, trains=True)
 
     def _trains(self, stage: str, references: list[str], settings: dict[str, Any]) -> Plan:
@@ -140,21 +145,23 @@ class Planner:
         recipes = {name: self._recipe(name) | {"reference": self._whole["references"][name]} for name in references}
         code = Closure({}, {})
         for name in references:
-            code |= code_of_run(self._params.workload_of(name).name, "single")
+            code |= code_of_run(self._params.workload_of(name).name, "single", self._known)
         return self._plan(stage, settings | {"references": recipes}, code, trains=True)
 
     def _loading(self) -> Plan:
         first = next(iter(self._params.references))
         settings = self._some("loading", "timing") | self._recipe(first)
-        return self._plan("loading", settings, closure_of([_LOADER_CHILD]) | self._workloads([first]), trains=True)
+        return self._plan(
+            "loading", settings, closure_of([_LOADER_CHILD], known=self._known) | self._workloads([first]), trains=True
+        )
 
     def _known_answer(self) -> Plan:
         """Make the plan of the stage that reproduces a published result with another pipeline's settings."""
         study = parameters.load(STUDY / "params.yaml")
         settings = {"runtime": self._params.runtime} | {path.name: _hash(path) for path in sorted(STUDY.glob("*.yaml"))}
-        code = code_of_run(study.workload.name, "single")
+        code = code_of_run(study.workload.name, "single", self._known)
         for configuration in study.configs.values():
-            code |= code_of_run(study.workload.name, configuration.strategy)
+            code |= code_of_run(study.workload.name, configuration.strategy, self._known)
         return self._plan("known-answer", settings, code, trains=True)
 
 
