@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -190,6 +191,22 @@ def test_ranks_spawned_by_the_script(tmp_path: Path) -> None:
         .replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
     )
     run = record(tmp_path, sys.executable, write(tmp_path, text))
+    assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
+
+
+def test_a_rank_that_the_first_rank_starts(tmp_path: Path) -> None:
+    """As Lightning starts them: the ranks have no parent in common."""
+    start = """
+import os, subprocess, sys
+if "RANK" not in os.environ:
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv.pop()}
+    subprocess.Popen([sys.executable, *sys.argv], env=os.environ | {"RANK": "1"})
+"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = write(tmp_path, start + DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER))
+    run = record(tmp_path, sys.executable, script, port)
     assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
 
 

@@ -133,7 +133,7 @@ class Process:
 
         self._recorded = unwrap_optimizer(optimizer)
         self._steps_of_others.pop(self._name(self._recorded), None)
-        if not self._session.claim(ranks.rank(), ranks.world_size()):
+        if not self._session.claim(_name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
         model, plan = model_of(self._recorded, called), self._session.plan
@@ -216,6 +216,20 @@ class Process:
         if self._recorder is not None:
             atexit.unregister(self._recorder.close)
         atexit.unregister(self._ended)
+
+
+def _name_of_training() -> str:
+    """Return a name that all ranks of one process group share, and no other training has.
+
+    They agree through the group's store, not in a collective: ranks may come here at different times.
+    """
+    import torch.distributed as dist
+
+    own = str(os.getpid())
+    if not (dist.is_available() and dist.is_initialized()):
+        return own
+    store = dist.distributed_c10d._get_default_store()
+    return bytes(store.compare_set("trainparity", "", own)).decode()
 
 
 def _loads_data() -> bool:

@@ -49,17 +49,14 @@ class Session:
         """Say why this training can't be recorded."""
         (self.folder / f"failed-{os.getpid()}").write_text(message, encoding="utf-8")
 
-    def claim(self, rank: int, world_size: int) -> bool:
-        """Reserve the recording for this process; tell whether it is the first with its rank.
+    def claim(self, training: str, rank: int) -> bool:
+        """Reserve the recording for this process; tell whether its training is the first and no other has its rank.
 
-        A command may start several trainings. The first is recorded with all of its ranks, which have one parent;
-        of another one no rank is, so that none waits for a rank that does not record. No message is exchanged
-        for it, as ranks may reach their first forward pass at different times.
+        A command may start several trainings. The first is recorded with all of its ranks, which know it by one
+        name; of another one no rank is, so that none waits for a rank that does not record.
         """
-        training = f"{os.getppid()} of {world_size}" if world_size > 1 else f"{os.getpid()} alone"
-        return self._first("training", training) == training and self._first(f"rank-{rank}", str(os.getpid())) == str(
-            os.getpid()
-        )
+        process = str(os.getpid())
+        return self._first("training", training) == training and self._first(f"rank-{rank}", process) == process
 
     def _first(self, name: str, content: str) -> str:
         """Write a file unless it is there; return what it holds. Readers never see it half written."""

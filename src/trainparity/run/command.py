@@ -19,8 +19,11 @@ from trainparity.stage import StoppedBySignal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3
 """Signals after which the command is killed."""
+_GRACE_S = 60.0
+"""How long a stopped command may take to end before it is killed: torchrun gives its ranks 30 seconds."""
 _LEFT_OVER_S = 5.0
 """How long what a stopped command leaves behind may take to end."""
+_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,24 @@ class Runner:
         self._group = process.pid
         for number in self._received:  # came while the command was starting
             self._send(number)
-        code = process.wait()
+        code = self._wait(process)
         if self._received:
             self._end_group()
             raise StoppedBySignal(self._received[0])
         self._group = 0
         return code if code >= 0 else 128 - code
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the command's end; one that does not end after a signal is killed."""
+        deadline: float | None = None
+        while True:
+            try:
+                return process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                if self._received and deadline is None:
+                    deadline = time.monotonic() + _GRACE_S
+                if deadline is not None and time.monotonic() > deadline:
+                    self._send(signal.SIGKILL)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._received.append(number)
