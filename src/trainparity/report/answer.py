@@ -27,18 +27,25 @@ def show(answer: Verdict, console: Console) -> None:
         console.print(Text(text, style="yellow"))
     if answer.reason:
         console.print(Text(f"  {answer.reason}"))
-    if answer.cause:
-        console.print(Text.assemble("  cause: ", (answer.cause, "bold"), f": {answer.explanation}"))
-        console.print(Text(f"  to change: {answer.advice}"))
-        if answer.weights != "different":
-            console.print(Text(f"  gradients, updates and weights: {answer.weights}"))
-        for line in evidence_lines(answer.evidence):
-            console.print(Text(f"    {line}", style="dim"))
+    show_cause(answer, console)
 
 
-def evidence_lines(evidence: dict[str, Any]) -> list[str]:
-    """Return a line for each number of the evidence."""
-    return [f"{name.replace('_', ' ')}: {_value(value)}" for name, value in evidence.items()]
+def show_cause(verdict: Verdict, console: Console) -> None:
+    """Print the cause of a difference, what to change, what confirmed it and the evidence; nothing without a cause."""
+    if not verdict.cause:
+        return
+    lines = [
+        Text.assemble("  cause: ", (verdict.cause, "bold"), f": {verdict.explanation}"),
+        Text(f"  to change: {verdict.advice}"),
+    ]
+    if verdict.weights != "different":
+        lines.append(Text(f"  gradients, updates and weights: {verdict.weights}"))
+    if verdict.confirmation:
+        lines.append(Text(f"  confirmed: {verdict.confirmation}"))
+    for name, value in verdict.evidence.items():
+        lines.append(Text(f"    {name.replace('_', ' ')}: {_value(value)}", style="dim"))
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _value(value: Any) -> str:

@@ -1,0 +1,80 @@
+"""What `trainparity compare` and `trainparity check` print."""
+
+import io
+
+from rich.console import Console
+
+from tests.support.report_tree import pair
+from trainparity.records.check import CheckReport
+from trainparity.records.curves import CurveResult
+from trainparity.records.verdict import Verdict
+from trainparity.report import answer, check
+
+
+def printed(shown: Verdict | CheckReport) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=160, highlight=False, soft_wrap=True)
+    if isinstance(shown, Verdict):
+        answer.show(shown, console)
+    else:
+        check.show(shown, console)
+    return text.getvalue()
+
+
+def different() -> Verdict:
+    return pair(
+        "ddp",
+        "different",
+        reason="beyond 16 x the noise floor from step 0 on",
+        cause="buffers-only",
+        explanation="the buffers differ",
+        advice="use [SyncBatchNorm]",
+        weights="equivalent",
+        confirmation="in float64 it is not rounding",
+        evidence={"gradient_distance": 1.2345678e-7, "options": ["lr", "momentum"]},
+        steps_compared=40,
+    )
+
+
+CAUSE = """\
+  cause: buffers-only: the buffers differ
+  to change: use [SyncBatchNorm]
+  gradients, updates and weights: equivalent
+  confirmed: in float64 it is not rounding
+    gradient distance: 1.23457e-07
+    options: lr, momentum
+"""
+
+
+def test_a_difference_is_printed_with_its_cause_and_evidence() -> None:
+    text = printed(different())
+    assert text.startswith("reference / ddp: different\n  at most 200,000 x the noise floor (up to 16 x is rounding), ")
+    assert text.endswith("  beyond 16 x the noise floor from step 0 on\n" + CAUSE)
+
+
+def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_measured() -> None:
+    text = printed(pair("ddp", resolution=3.2e-6, steps_compared=40))
+    assert "  a relative error of the gradient beyond 3.2e-6 would have been `different`\n" in text
+    assert "uncalibrated" not in text
+    assert "uncalibrated" in printed(pair("ddp", calibrated=False))
+
+
+def test_what_was_not_judged_is_its_reason_alone() -> None:
+    unread = Verdict(left="a", right="b", verdict="cannot judge", reason="b: no such folder", margin=16)
+    assert printed(unread) == "a / b: cannot judge\n  b: no such folder\n"
+
+
+def test_check_prints_a_row_and_the_reasons_of_each_candidate() -> None:
+    curves = CurveResult(verdict="failed", reason="bf16-2 was failed: killed", runs=[5, 5], level=0.05)
+    results = {
+        "ddp-2": different(),
+        "amp-bf16": pair("amp-bf16", "bitwise", curves=curves),
+        "compiled": pair("compiled", confirmation="in float64 the largest distance is 1e-16: it was rounding"),
+        "cuda": pair("cuda", "skipped", reason="cuda was skipped: no GPU"),
+    }
+    text = printed(CheckReport(workload="mlp", margin=16, results=results))
+    assert ["amp-bf16", "bitwise", "0", "–", "failed"] in [line.split() for line in text.splitlines()]
+    assert "\nddp-2: different: beyond 16 x the noise floor from step 0 on\n" + CAUSE in text
+    assert "\namp-bf16: bf16-2 was failed: killed\n" in text
+    assert "\ncompiled: equivalent: in float64 the largest distance is 1e-16: it was rounding\n" in text
+    assert "\ncuda: skipped: cuda was skipped: no GPU\n" in text
