@@ -183,3 +183,14 @@ def test_padding_on_the_right_makes_no_other_sample() -> None:
     assert padded is not None and short is not None and torch.equal(padded, short)
     moved = content_digests((), {"attention_mask": mask, "input_ids": tokens.flip(1)})
     assert moved is not None and not torch.equal(padded, moved)
+
+
+def test_samples_that_the_loop_knows_are_kept_apart_where_a_backward_pass_is_not_seen(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    watch.begin([torch.tensor([4, 5, 6]), torch.tensor([7, 8, 9, 10, 11])])
+    sum(model(part).square().sum() for part in (X[:3], X[3:])).backward()  # one pass for two micro-batches
+    optimizer.step()
+    seen = watch.end()
+    assert seen["sample_ids"].tolist() == [5, 6, 7, 8, 9, 10, 11, 12]
+    assert seen["rank/rows"].tolist() == [[3, 5]] and seen["rank/backwards"].tolist() == [1]

@@ -79,7 +79,11 @@ class BackwardHooks:
         self._sketches[-1] += sign * self._sketch(gradient)
 
     def _arrived_sharded(self, parameter: Tensor) -> None:
-        if self.active:
+        self.reached()
+
+    def reached(self) -> None:
+        """Note a backward pass; FSDP2 hands no gradient over in those of micro-batches before the last."""
+        if self.active and self._sharded:
             self._enter()
 
     def _end_first_pass(self) -> None:

@@ -42,6 +42,8 @@ class ForwardHooks:
         self.active = False
         self.on_enter: Callable[[torch.dtype | None], None] | None = None
         """Called once, before the model's next forward pass, with what autocast computes in."""
+        self.on_backward: Callable[[], None] | None = None
+        """Called at the start of each backward pass through what the model returned."""
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
@@ -102,7 +104,15 @@ class ForwardHooks:
             return
         self._depth -= 1
         if self._depth == 0:
+            self._announce_backward(output)
             self.drew += random_state(self._model) != self._before
+
+    def _announce_backward(self, output: Any) -> None:
+        """Tell of the backward pass when it reaches what the model returned."""
+        leaves = (leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad)
+        if self.on_backward and (leaf := next(leaves, None)) is not None:
+            reached = self.on_backward
+            leaf.register_hook(lambda gradient: reached())  # type: ignore[no-untyped-call]
 
     def _enter_model(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._before = random_state(self._model)
@@ -126,6 +136,8 @@ class ForwardHooks:
         self._activation(INPUT, (inputs, keywords))
 
     def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], contents: Tensor) -> Tensor:
+        if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
+            self.next_micro_batch()  # its backward pass was not seen
         if self._micro_batch < len(self._expected):
             known = self._expected[self._micro_batch]
             part = known[self._taken : self._taken + len(contents)]

@@ -46,6 +46,7 @@ class StepWatch:
         self._sketch = Sketcher(sketch_size)
         self.forward = ForwardHooks(self.model, sketch_size, samples, attach=not is_compiled(model))
         self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
+        self.forward.on_backward = self._backward.reached
         self._before = self.optimizer.register_step_pre_hook(self._updating)
         self._active, self._updated = False, False
         self.on_skipped: Callable[[], None] | None = None
