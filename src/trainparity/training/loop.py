@@ -15,7 +15,7 @@ from trainparity.data.prepared import Prepared
 from trainparity.data.workers import WorkersFailed
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
 from trainparity.strategies import Execution, Strategy
-from trainparity.training.checkpointing import recompute_in_backward
+from trainparity.training.activation_checkpointing import recompute_in_backward
 from trainparity.training.clipping import clip_gradients
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.randomness import seed_step

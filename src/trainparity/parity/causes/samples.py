@@ -82,19 +82,28 @@ def other_values(difference: Difference) -> Finding | None:
     )
 
 
+def _apart(trace: Trace, row: int) -> list[int]:
+    """Return the ranks that see other samples than the first rank of their group."""
+    by_rank = trace.arrays["rank/samples"][row]
+    return [rank for rank, first in enumerate(trace.layout.groups) if not torch.equal(by_rank[rank], by_rank[first])]
+
+
+def _groups_differ(difference: Difference) -> bool:
+    return any(_apart(trace, difference.row) for trace in (difference.left, difference.right))
+
+
 @rule(
     "samples",
     "inputs",
     proof="ranks that compute parts of the same tensors see different samples",
     advice="give all ranks of a tensor-parallel group the same samples: shard by the group's number, not by the rank's",
+    differs=_groups_differ,
 )
 def apart_in_a_group(difference: Difference) -> Finding | None:
     """Ranks of one group are given different samples, so they compute parts of different tensors."""
     for side, trace in (("the reference", difference.left), ("the other run", difference.right)):
-        groups, by_rank = trace.layout.groups, trace.arrays["rank/samples"][difference.row]
-        apart = [rank for rank, first in enumerate(groups) if not torch.equal(by_rank[rank], by_rank[first])]
-        if apart:
-            first = groups[apart[0]]
+        if apart := _apart(trace, difference.row):
+            first, groups = trace.layout.groups[apart[0]], trace.layout.groups
             return Finding(
                 f"in {side} ranks {first} and {apart[0]} train one replica together and see different samples",
                 {"run": side, "first_rank_of_each_group": [float(rank) for rank in groups], "ranks_apart": len(apart)},

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from trainparity.training.checkpointing import recompute_in_backward
+from trainparity.training.activation_checkpointing import recompute_in_backward
 
 
 def model() -> nn.Sequential:
