@@ -114,11 +114,20 @@ def test_the_page_says_why_and_what_to_do(parsed: Page) -> None:
 
 
 def test_text_from_a_run_is_no_markup(built: Summary, unplotted: Artifacts) -> None:
+    script = "<script>alert(1)</script>"
     broken = built.configurations["broken"]
-    status = broken.status.model_copy(update={"reason": "<script>alert(1)</script>"})
+    status = broken.status.model_copy(update={"reason": script})
     hostile = broken.model_copy(update={"status": status})
-    changed = built.model_copy(update={"configurations": built.configurations | {"broken": hostile}})
-    assert "<script" not in page.render(changed, unplotted)
+    facts = dict.fromkeys(("tensor", "reason", "cause", "explanation", "advice", "confirmation"), script)
+    pair = built.pairs["lr-doubled"].model_copy(update=facts | {"evidence": {script: script}})
+    changed = built.model_copy(
+        update={
+            "configurations": built.configurations | {"broken": hostile},
+            "pairs": built.pairs | {"lr-doubled": pair},
+        }
+    )
+    html = page.render(changed, unplotted)
+    assert "<script" not in html and "&lt;script&gt;" in html
 
 
 def test_a_diverged_pair_and_a_floor_of_zero_can_be_drawn(built: Summary, unplotted: Artifacts) -> None:
