@@ -1,4 +1,4 @@
-"""Full, plain training state on disk: the same files whatever strategy wrote or reads them."""
+"""Training state on disk, unsharded: every strategy can load what any other has saved."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def save(
     """
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
-    if optimizer.state:  # before the first step there is none, and asking for it would make some
+    if optimizer.state:  # before the first step there is no state, and get_optimizer_state_dict would create some
         state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)
         groups = state.get("param_groups", [])
         for name, values in state.get("state", {}).items():
@@ -60,7 +60,7 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars.
 
-    With `keep_settings` the optimizer keeps its own learning rate and other options, and takes its state only.
+    With `keep_settings` the optimizer's state is loaded, its learning rate and other options are not.
     """
     values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}

@@ -25,7 +25,7 @@ def test_too_little_shared_memory_is_said_at_once_and_the_training_is_the_same(p
     assert re.search(
         r"loading batch 1 of 6 in worker processes failed: RuntimeError: unable to allocate shared memory.* "
         r"num_workers 2 x prefetch_factor 2 batches of 3 MiB wait in shared memory, which has 1 MiB, .*--shm-size.*"
-        r"Going on in memory, with the same batches",
+        r"This process loads the remaining batches, which are the same",
         done.stderr,
     ), done.stderr
     states = [layout.state(project.folder / "runs", run) for run in ("reference-fp32", "cpu")]

@@ -31,7 +31,7 @@ def test_workers_that_die_in_a_step_change_no_bit_of_the_training(
         left, right = (each.work / "state" / name for each in (plain, deadly))
         assert left.read_bytes() == right.read_bytes(), name
     said = capfd.readouterr().err
-    assert said.count("Going on in memory, with the same batches") == 1
+    assert said.count("This process loads the remaining batches, which are the same") == 1
     assert "ended by SIGKILL" in said and "num_workers 2 x prefetch_factor 2" in said
 
 

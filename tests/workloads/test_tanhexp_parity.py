@@ -18,8 +18,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 def test_a_gradient_lost_in_a_function_is_seen_in_every_version_of_torch(reference: Reference) -> None:
     wrong = reference.candidate("wrong", configuration(), options={"form": "returned-twice"})
     result = reference.judge(train(wrong))
-    assert (result.verdict, result.first_step) == ("different", 0)
-    assert result.first_tensor == "gradient 1.bias"
+    assert (result.verdict, result.step) == ("different", 0)
+    assert result.tensor == "gradient 1.bias"
     assert result.evidence
 
 

@@ -1,4 +1,4 @@
-"""Batches from a DataLoader's worker processes, whose every failure ends in one clear error, and in time."""
+"""Batches from a DataLoader's worker processes; every failure of these raises one error before a deadline."""
 
 import multiprocessing
 import re
@@ -24,11 +24,11 @@ from trainparity.data.prepared import Batch, Prepared
 from trainparity.params import Loader
 
 _POLL_S = 1.0
-"""How often a waiting loop looks whether the workers live."""
+"""Seconds between two checks that the workers are alive."""
 
 
 class WorkersFailed(DataError):
-    """Worker processes died, got stuck, or had too little shared memory; the data can be read without them."""
+    """Worker processes died, got stuck, or had too little shared memory; this process can load the data itself."""
 
 
 def load_in_workers(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> Iterator[Batch]:
@@ -36,7 +36,7 @@ def load_in_workers(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -
 
     Raises:
         WorkersFailed: a worker ended, no batch came before the deadline, or shared memory was too small. What the
-            dataset itself raises in a worker is none of these: it is raised here as it was there.
+            dataset itself raises in a worker is raised here unchanged.
     """
     with closing(_Workers(dataset, plan, loader)) as workers:
         for number in range(1, len(plan) + 1):
@@ -56,27 +56,27 @@ def _by_file_name() -> bool:
 
 
 def _unshared(batch: Batch) -> Batch:
-    """Copy a batch of a worker that shares by file name, as on macOS.
+    """Copy a batch of a worker that shares memory by file name, as on macOS.
 
-    To free such a tensor is told to the worker's memory manager: where that has died of the worker's failure, it ends
-    this process (torch/lib/libshm, `THManagedMapAllocator::close`).
+    Freeing a shared tensor sends a message to the worker's memory manager. If that has died with the worker, the
+    failing send ends this process (torch/lib/libshm, `THManagedMapAllocator::close`).
     """
     return {name: tensor.clone() for name, tensor in batch.items()}
 
 
 class _Failure(Exception):
-    """Why the next batch does not come, in a few words."""
+    """Why there is no next batch, in a few words."""
 
 
 @dataclass(frozen=True)
 class _Raised:
-    """What the dataset raised in a worker, as a value: what the DataLoader raises is then no fault of the dataset."""
+    """An exception of the dataset in a worker, returned as a value to tell it from the DataLoader's own errors."""
 
     error: ExceptionWrapper
 
 
 class _Batches(Dataset[Batch | _Raised]):
-    """Whole batches by their samples, as a worker is asked for them."""
+    """A dataset of which each item is a whole batch; the index is the samples' indices."""
 
     def __init__(self, dataset: Prepared) -> None:
         self._dataset = dataset
@@ -86,17 +86,17 @@ class _Batches(Dataset[Batch | _Raised]):
             batch = self._dataset.batch(torch.from_numpy(samples))
         except Exception:
             return _Raised(ExceptionWrapper(where="in a worker process"))  # type: ignore[no-untyped-call]
-        # Left to the queue's own thread, a lack of shared memory is printed there, the batch is lost, and the training
-        # waits for it for ever.
+        # Otherwise the queue's thread does this: without enough shared memory it prints the error and drops the batch,
+        # and the training waits for ever.
         for tensor in batch.values():
             tensor.share_memory_()  # type: ignore[no-untyped-call]
         return batch
 
 
 class _Workers:
-    """The worker processes of one DataLoader, and a thread that ends them when a batch is awaited for too long.
+    """The worker processes of one DataLoader, and a thread that kills them when a batch takes too long.
 
-    The DataLoader's own timeout can't do that: it does not cover the wait for a worker that hands its batch over.
+    The DataLoader's own timeout is not enough: it does not apply while a worker transfers its batch.
     """
 
     def __init__(self, dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> None:
@@ -132,7 +132,7 @@ class _Workers:
             try:
                 return next(iterator)
             except RuntimeError as error:
-                if not str(error).startswith("DataLoader timed out"):  # it has looked: all workers live
+                if not str(error).startswith("DataLoader timed out"):  # it has checked that all workers are alive
                     raise
 
     @contextmanager
@@ -167,17 +167,17 @@ class _Workers:
 
     def _reason(self, error: Exception) -> str:
         if self._overran:
-            return f"it did not come within loader.deadline_s: {self._deadline_s:g}"
-        ended = wait([process.sentinel for process in self._processes], timeout=0.5)  # one may be about to
+            return f"no batch came within loader.deadline_s: {self._deadline_s:g}"
+        ended = wait([process.sentinel for process in self._processes], timeout=0.5)  # one may be ending now
         for process in self._processes:
             if process.sentinel in ended and (code := _exit_code(process)):
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
                 hint = " (the system may have run out of memory)" if code == -signal.SIGKILL else ""
                 return f"worker process {process.pid} ended {how}{hint}"
-        return _last_line(str(error))  # after a worker's traceback stands the error itself
+        return _last_line(str(error))  # a worker's traceback ends with the error itself
 
     def close(self) -> None:
-        """End the processes: the DataLoader asks them to, and what has not ended by then is killed."""
+        """End the processes: the DataLoader asks them to end, and those that have not ended then are killed."""
         with self._under_deadline():
             self._iterator = None
         self._closed.set()
@@ -189,7 +189,7 @@ class _Workers:
 def _last_line(message: str) -> str:
     """Return what an error of torch says in its last line, without the C++ frames that it may list below.
 
-    How shared memory could not be allocated is left out: torch 2.11 reports a stale errno there, even `Success (0)`.
+    The errno of a failed allocation of shared memory is removed: in torch 2.11 it is stale, for example `Success (0)`.
     """
     message = message.partition("\nException raised from ")[0].strip().splitlines()[-1]
     return re.sub(r"(unable to allocate shared memory\(shm\) for file <[^>]*>): .*", r"\1", message)
@@ -197,9 +197,9 @@ def _last_line(message: str) -> str:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Take back the SIGCHLD handler that a DataLoader sets: it raises wherever the program is, even in mid-step."""
+    """Remove the SIGCHLD handler that a DataLoader sets: it raises anywhere in the program, even inside a step."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
-        yield  # nor does the DataLoader set one
+        yield  # the DataLoader sets none either
         return
     before = signal.getsignal(signal.SIGCHLD)
     try:
@@ -209,12 +209,12 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    process.join(timeout=1)  # its files are closed a moment before its code is known
+    process.join(timeout=1)  # its pipe is closed a moment before its exit code is known
     return process.exitcode
 
 
 def pins(loader: Loader) -> bool:
-    """Tell whether batches go to page-locked memory, which only CUDA has a use for."""
+    """Tell whether batches go to page-locked memory, which only CUDA uses."""
     return loader.pin_memory and torch.cuda.is_available()
 
 
@@ -226,7 +226,7 @@ def _advice(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> str:
         f"num_workers {loader.workers} x prefetch_factor {loader.prefetch_factor} batches of {_size(largest)} wait in "
         f"shared memory, which has {_shared_memory()}: set loader.workers or loader.prefetch_factor lower, give a "
         "container more of it (docker: --shm-size, compose: shm_size), or set loader.deadline_s higher if a batch "
-        "really takes that long; workers: 0 needs none of this"
+        "really takes that long; with workers: 0 none of this is needed"
     )
 
 

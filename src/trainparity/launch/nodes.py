@@ -33,7 +33,7 @@ class Invitation(Record):
     run_id: str
     spec: Path
     num_processes: int
-    """Of all nodes together."""
+    """Ranks of all nodes together."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Nodes:
 
     @classmethod
     def from_environment(cls) -> "Nodes":
-        """Read TRAINPARITY_NODES and TRAINPARITY_RENDEZVOUS; a `StageError` says if they don't fit together."""
+        """Read TRAINPARITY_NODES and TRAINPARITY_RENDEZVOUS; raise `StageError` if they contradict each other."""
         count, endpoint = num_nodes(), os.environ.get(RENDEZVOUS, "")
         if count == 1:
             return cls(1, "localhost:0")
@@ -58,7 +58,7 @@ class Nodes:
 
         Args:
             invitation: The run.
-            first: Whether this is the node that the others meet at.
+            first: Whether this node hosts the rendezvous.
             grace_s: Seconds that a stopped rank has until it is killed; they hold for every launch of this process.
         """
         from torch.distributed.launcher.api import LaunchConfig
@@ -84,10 +84,11 @@ class Nodes:
 
 
 def _grace(seconds: int) -> dict[str, Any]:
-    """Set how long torchrun waits for a stopped rank; return the settings of `LaunchConfig` that say so.
+    """Set how long torchrun waits for stopped ranks before it kills them; return the settings for `LaunchConfig`.
 
-    torch 2.11 has no such setting: it calls `PContext.close` without its `timeout`. Later versions still do where one
-    rank has ended and the others are stopped. So the default of that argument, 30 seconds, is changed in all versions.
+    torch 2.11 has no such setting: it always calls `PContext.close` without `timeout`. Later versions have one, and do
+    the same only where one rank ended by itself and the others are stopped. So the default of `timeout`, 30 seconds,
+    is changed in all versions.
     """
     from torch.distributed.elastic.multiprocessing import PContext
     from torch.distributed.launcher.api import LaunchConfig
@@ -98,7 +99,7 @@ def _grace(seconds: int) -> dict[str, Any]:
 
 
 def invite(spec: Path, num_processes: int, nodes: Nodes) -> Invitation:
-    """Make a run's invitation, and leave it where the other nodes look."""
+    """Make a run's invitation; with several nodes, write it where the other nodes read it."""
     invitation = Invitation(run_id=uuid.uuid4().hex, spec=spec, num_processes=num_processes)
     if nodes.count > 1:
         invitation.write(_INVITATION)
@@ -109,7 +110,7 @@ def join(nodes: Nodes, run: Callable[[Invitation], object]) -> None:
     """Wait for the first node's runs and take part in each, until stopped."""
     last = None
     while True:
-        # The invitation lies there before the first node listens: read after that, it is the current one.
+        # The first node writes the invitation before it listens, so the one that is read now is current.
         if _listens(nodes.endpoint) and _INVITATION.exists():
             invitation = Invitation.read(_INVITATION)
             if invitation.run_id != last:

@@ -16,14 +16,14 @@ from trainparity.training.spec import EXIT_INTERRUPTED, RunSpec
 
 _WORKER = "trainparity.training.worker"
 _GRACE_S = 60
-"""How long a stopped worker may take to write its checkpoint."""
+"""Seconds that a stopped worker has to write its checkpoint."""
 
 
 def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     """Run all ranks of a run to their end.
 
     Returns:
-        Exit codes of the ranks that did not end well, negative for a signal's number; empty if all did.
+        Exit codes of the ranks that failed, a signal's number negated; empty if none failed.
 
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
@@ -49,10 +49,10 @@ def _environment(num_threads: int) -> dict[str, str]:
 
 
 def run_one(module: str, spec_path: Path, num_threads: int) -> int:
-    """Run a module of ours in a process of its own, on a spec; return its exit code, negative for a signal's number.
+    """Run one of our modules on a spec in a new process; return its exit code, a signal's number negated.
 
     Raises:
-        StoppedBySignal: this process got SIGINT or SIGTERM; the other has ended.
+        StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
     """
     worker = subprocess.Popen(
         [sys.executable, "-m", module, str(spec_path)], env=os.environ | _environment(num_threads)
@@ -74,7 +74,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
 
 @contextmanager
 def _handlers_restored() -> Iterator[None]:
-    """Leave signals handled as they were; torchrun's agent sets handlers for these and leaves them."""
+    """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
@@ -88,9 +88,9 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     """Run this node's ranks to their end; returns and raises as `run_workers`.
 
     Raises:
-        StageError: the other nodes did not come.
+        StageError: the other nodes did not join.
     """
-    if not first:  # it loses the meeting place when the first node has ended, which is no news
+    if not first:  # it loses the rendezvous when the first node ends, which is expected
         logging.getLogger("torch.distributed.elastic.rendezvous").setLevel(logging.ERROR)
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # Imported here: torch costs 1.5 s, which a run of one process spends in its worker only.
@@ -109,7 +109,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
         return {rank: failure.exitcode for rank, failure in error.failures.items()}
     except RendezvousError as error:
         raise StageError(
-            f"not all {nodes.count} nodes met at {nodes.endpoint} ({type(error).__name__}: {error}); "
-            "run `trainparity join` on the others"
+            f"not all {nodes.count} nodes joined at {nodes.endpoint} ({type(error).__name__}: {error}); "
+            "run `trainparity join` on the other nodes"
         ) from None
     return {}

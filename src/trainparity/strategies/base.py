@@ -1,6 +1,7 @@
 """The interface of a strategy; its defaults are `single`: one process, one device.
 
-What settings need to know of a strategy, its class says; so these modules import torch where they run, not here.
+Settings are checked by a strategy's class attributes and class methods, without torch. So these modules import torch
+inside the methods that train.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where and as what this process runs."""
+    """The device and the place among the ranks that this process has."""
 
     device: "torch.device"
     rank: int = 0
     world_size: int = 1
     group_size: int = 1
-    """Ranks that train one replica of the model together, on the same samples; neighbours."""
+    """Ranks that train one replica of the model together, on the same samples; their numbers are consecutive."""
     num_replicas: int = 1
     """Replicas inside this process (`data_parallel`)."""
     offload_parameters: bool = False
@@ -38,10 +39,10 @@ class Execution:
 
 
 class Divisible(Protocol):
-    """What a workload says of its model's parts."""
+    """The methods of a workload that divide its model."""
 
     def blocks(self, model: "nn.Module") -> "Sequence[nn.Module]":
-        """Return the model's parts worth sharding or compiling apart; none: the model is one part."""
+        """Return the parts of the model to be sharded or compiled one by one; none: the model is one part."""
 
     def tensor_parallel_plan(self, model: "nn.Module") -> Mapping[str, Any]:
         """Return the `ParallelStyle` of each module to be split over ranks, by the module's name."""
@@ -50,20 +51,20 @@ class Divisible(Protocol):
 class Strategy:
     """One process that sees the whole global batch: every member is the identity.
 
-    The four places where a distributed script differs from a plain one are its members: wrap the model,
-    take this rank's samples, hold gradient synchronisation back, sum over ranks.
+    A distributed script differs from a plain one in four places, which are methods here: wrap the model, take this
+    rank's samples, suppress gradient synchronisation, sum over ranks.
     """
 
     distributed: ClassVar[bool] = False
     """Whether ranks are processes that talk to each other."""
     replicas: ClassVar[str] = ""
-    """What copies the model to several GPUs from one process, and runs over CPU replicas elsewhere; empty: nothing."""
+    """Name of what replicates the model over several devices inside one process; empty: nothing does."""
     offloads_parameters: ClassVar[bool] = False
     """Whether parameters can wait in host memory."""
 
     @classmethod
     def misfit(cls, world_size: int, tensor_parallel_size: int) -> tuple[str, str] | None:
-        """Return the setting that the strategy cannot be run with, and what it allows; None if it can."""
+        """Return a setting with which the strategy cannot run, and what is allowed; None if there is none."""
         if world_size > 1:
             return "world_size", "1, as it is one process on one device"
         return cls.unsplit(tensor_parallel_size)
@@ -94,11 +95,11 @@ class Strategy:
         return samples[self.execution.group :: self.execution.num_groups]
 
     def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
-        """Hold gradient synchronisation back for the backward of all micro-batches but the last."""
+        """Suppress gradient synchronisation in the backward pass of a micro-batch that is not the last."""
         return nullcontext()
 
     def sum(self, values: "Tensor") -> "Tensor":
-        """Sum a CPU tensor over the groups, whose ranks have the same values."""
+        """Sum a CPU tensor over the groups; all ranks of a group have the same values."""
         return self.gather(values)[:: self.execution.group_size].sum(0)
 
     def gather(self, values: "Tensor") -> "Tensor":

@@ -12,8 +12,8 @@ class CpuReplicas(nn.Module):
     """The algorithm of `nn.DataParallel` over replicas on the CPU, where PyTorch's own passes through.
 
     Scatter the inputs in contiguous chunks, broadcast parameters and buffers, run every replica, gather the
-    outputs; backward adds the replicas' gradients up on the master. Replicas run in turn: it shows parity,
-    and its time means nothing. Buffers of all replicas but the first are thrown away, as there.
+    outputs; the backward pass adds the replicas' gradients on the master. Replicas run one after another, so parity
+    is real and time is not. As in `nn.DataParallel`, only the first replica's buffers are kept.
     """
 
     def __init__(self, module: nn.Module, num_replicas: int) -> None:
@@ -22,7 +22,7 @@ class CpuReplicas(nn.Module):
         self.num_replicas = num_replicas
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
-        """Run the module on chunks of all tensors [B, ...] in its inputs; return its outputs joined again."""
+        """Run the module on chunks of all tensors [B, ...] in its inputs; return its outputs concatenated."""
         leaves, structure = tree_flatten((inputs, keywords))
         size = next(len(leaf) for leaf in leaves if isinstance(leaf, Tensor))
         count = min(self.num_replicas, size)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DataParallel(Strategy):
-    """Article B's and D's DP: a master scatters, gathers, computes the loss and updates."""
+    """DP of articles B and D: one process scatters inputs, gathers outputs and updates the weights."""
 
     replicas = "nn.DataParallel"
 

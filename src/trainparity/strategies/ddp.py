@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Ddp(Distributed):
-    """Every rank holds the whole model; no master."""
+    """Every rank holds the whole model and updates it."""
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Wrap the model, which also broadcasts rank 0's weights."""
@@ -20,7 +20,7 @@ class Ddp(Distributed):
         return DistributedDataParallel(model.to(self.execution.device))
 
     def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
-        """Skip the all-reduce of this backward."""
+        """Skip the all-reduce of this backward pass."""
         from torch.nn.parallel import DistributedDataParallel
 
         assert isinstance(model, DistributedDataParallel)

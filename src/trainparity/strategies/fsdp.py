@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Fsdp(Distributed):
-    """Each block gathers its parameters when it runs and frees them after."""
+    """Each block gathers its parameters before it runs and frees them after that."""
 
     offloads_parameters = True
 
@@ -24,7 +24,7 @@ class Fsdp(Distributed):
             part.compile(mode=mode)
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
-        """Shard the blocks, then what is left; offloaded parameters wait in host memory."""
+        """Shard the blocks and then the remaining parameters; offloaded parameters stay in host memory."""
         from torch.distributed.device_mesh import init_device_mesh
 
         # Without an explicit mesh, fully_shard looks for an accelerator.
@@ -48,7 +48,7 @@ class Fsdp(Distributed):
         return model
 
     def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
-        """Skip the reduce-scatter of this backward."""
+        """Skip the reduce-scatter of this backward pass."""
         from torch.distributed.fsdp import FSDPModule
 
         assert isinstance(model, FSDPModule)

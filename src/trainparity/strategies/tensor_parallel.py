@@ -1,4 +1,4 @@
-"""Tensor parallelism (`parallelize_module`): ranks hold parts of the large matrices, and all see all samples.
+"""Tensor parallelism (`parallelize_module`): each rank holds a part of every large matrix and sees all samples.
 
 Source: Shoeybi et al., "Megatron-LM: Training multi-billion parameter language models using model parallelism"
 (arXiv 1909.08053).
@@ -39,7 +39,7 @@ class TensorParallel(Distributed):
 
 
 def split(model: "nn.Module", workload: Divisible, mesh: "DeviceMesh") -> "nn.Module":
-    """Split matrices over the ranks of a mesh of one dimension; a `ParamsError` says if the workload has no plan."""
+    """Split matrices over the ranks of a mesh of one dimension; raise `ParamsError` if the workload has no plan."""
     from torch.distributed.tensor.parallel import parallelize_module
 
     plan = dict(workload.tensor_parallel_plan(model))

@@ -9,10 +9,10 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute_in_backward(blocks: Sequence[nn.Module]) -> None:
-    """Make each block keep only its inputs for backward, where its forward runs again.
+    """Make each block keep only its inputs, and run its forward pass again in the backward pass.
 
-    The forward is replaced, not the module, so that parameters keep their names. Random numbers are drawn again as they
-    were, so the training is the same.
+    The method `forward` is replaced, not the module, so parameters keep their names. The second pass draws the same
+    random numbers as the first, so the training is the same.
     """
     for block in blocks:
         block.forward = partial(_checkpointed, block.forward)

@@ -37,7 +37,7 @@ class MicroBatch:
 
     batch: Batch
     counted: bool
-    """False: a stand-in on a rank that has no sample in an uneven last batch; its loss weighs nothing."""
+    """False: a stand-in on a rank that has no sample in an uneven last batch; its loss is multiplied by zero."""
 
 
 class Trainer:
@@ -59,7 +59,8 @@ class Trainer:
         self.precision: Precision = configuration.precision
         if train.holdout >= len(dataset):
             raise ParamsError(f"train.holdout: {train.holdout} of {len(dataset)} samples leaves none to train on")
-        self.loader_failures: list[str] = []  # why worker processes were given up, and batches sliced here instead
+        self.loader_failures: list[str] = []
+        """Why worker processes failed; after that this process slices the batches."""
         self.sampler = Sampler(
             num_samples=len(dataset) - train.holdout,
             global_batch_size=train.global_batch_size,
@@ -80,7 +81,7 @@ class Trainer:
         self.scaler = grad_scaler(self.precision, execution.device)
 
     def wrap(self) -> None:
-        """Checkpoint, compile, distribute, make the optimizer: each must see what the one before it made."""
+        """Set up recomputation, compilation, distribution, optimizer: in this order, as each changes the next."""
         if self.configuration.activation_checkpointing:
             recompute_in_backward(self.workload.blocks(self.plain) or (self.plain,))
         if self.configuration.compile != "none":
@@ -110,9 +111,12 @@ class Trainer:
             ]
 
     def workers_failed(self, error: WorkersFailed) -> None:
-        """Go on without workers: the batches are the same, so the training is."""
+        """Continue without worker processes: the batches are the same, and so is the training."""
         self.loader_failures.append(str(error))
-        print(f"rank {self.execution.rank}: {error}. Going on in memory, with the same batches", file=sys.stderr)
+        print(
+            f"rank {self.execution.rank}: {error}. This process loads the remaining batches, which are the same",
+            file=sys.stderr,
+        )
 
     def micro_batches(self, shard: Tensor) -> list[Tensor]:
         """Cut a rank's samples into micro-batches: strided, as ranks cut the global batch (article B)."""
@@ -147,18 +151,18 @@ class Trainer:
         return total
 
     def _backward(self, micro_batch: MicroBatch, count: int) -> Tensor:
-        """Add a micro-batch's gradient; return its share of the mean loss."""
+        """Add a micro-batch's gradient; return its part of the mean loss over the global batch: a scalar."""
         device = self.execution.device
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in micro_batch.batch.items()}
         with autocast(self.precision, device), self._offloaded_activations():
             loss = self.workload.loss(self.model, batch) * float(micro_batch.counted)
-        # Groups of ranks average their gradients: times their number that is a sum, like the loss before division.
+        # Gradients are averaged over the groups of ranks: times the number of groups this is their sum.
         self.scaler.scale(loss * (self.execution.num_groups / count)).backward()  # type: ignore[no-untyped-call]
         return loss.detach() / count
 
     def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:
         """Return what the summed loss of the whole global batch is divided by."""
-        if type(self.workload).count is Workload.count:  # samples: known without asking the other ranks
+        if type(self.workload).count is Workload.count:  # it counts samples, and the sampler knows their number
             return len(self.sampler.global_batch(step))
         local = sum(self.workload.count(m.batch) for m in micro_batches if m.counted)
         return int(self.strategy.sum(torch.tensor(local)))
@@ -171,7 +175,7 @@ class Trainer:
 
 
 def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
-    """Make the optimizer of a model that is already distributed."""
+    """Make the optimizer of a model after it is distributed."""
     options = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.name == "sgd":
         options["momentum"] = settings.momentum

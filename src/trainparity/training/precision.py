@@ -22,12 +22,12 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 
 def grad_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
-    """Make the loss scaler: fp16's small gradients would become zero without; for the others it does nothing."""
+    """Make the loss scaler. It keeps small gradients from becoming zero in fp16; in other formats it does nothing."""
     return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
 
 
 def to_float64(model: nn.Module) -> None:
-    """Make a model compute in float64, whatever its workload gives it."""
+    """Make a model compute in float64; inputs of other floating-point formats are converted."""
     model.double()
 
     def widen(module: nn.Module, inputs: Any, keywords: Any) -> Any:
@@ -45,13 +45,13 @@ def without_dropout(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        elif isinstance(module, nn.MultiheadAttention):  # drops by a function, not a layer
+        elif isinstance(module, nn.MultiheadAttention):  # calls a function for it, not a layer
             module.dropout = 0.0
 
 
 @contextmanager
 def tensor_cores(precision: Precision) -> Iterator[None]:
-    """Allow TF32 in matrix products and convolutions for `tf32` only: cuDNN's default allows it for fp32 too."""
+    """Allow TF32 for `tf32` only, in products and convolutions: by default it is allowed in convolutions of fp32."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = precision == "tf32"
@@ -63,7 +63,7 @@ def tensor_cores(precision: Precision) -> Iterator[None]:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Use deterministic algorithms only; an operation that has none warns."""
+    """Use deterministic algorithms; an operation that has none warns and runs."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield

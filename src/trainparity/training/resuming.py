@@ -1,4 +1,4 @@
-"""Going on where a stopped run was: one checkpoint, of the same step on every rank."""
+"""The checkpoint of a run: written at the same step on every rank, loaded when the run resumes."""
 
 import shutil
 from collections.abc import Callable
@@ -31,11 +31,11 @@ class Resuming:
         return arrays, int(scalars["step"])
 
     def keep(self, step: int, arrays: Callable[[], dict[str, Tensor]]) -> None:
-        """Write a checkpoint every so often, and when asked to stop, at the same step on every rank.
+        """Write a checkpoint every `train.checkpoint_every` steps, and at the same step of all ranks if one is to stop.
 
         Args:
-            step: How many steps are done.
-            arrays: Returns what has to be kept beside the state.
+            step: Optimizer steps made so far.
+            arrays: Returns the arrays to keep beside the state.
 
         Raises:
             Interrupted: a stop was requested.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Counters of SampleRandomness end in a sample's index, so these can't meet one.
+# The last number of a counter of SampleRandomness is a sample's index, which is always below these.
 _EPOCH_ORDER = 2**64 - 1
 _TWIN_ORDER = 2**64 - 2
 
@@ -24,7 +24,7 @@ class Sampler:
     seed: int
     shuffle: bool
     order: int = 0
-    """Other than 0, as for a twin: the same samples of each global batch come in another order."""
+    """Not 0 (a twin): each global batch holds the same samples in another order."""
 
     @property
     def steps_per_epoch(self) -> int:

@@ -1,8 +1,8 @@
 """Article E's workload: super-resolution by residual blocks in residual groups (arXiv 1807.02758) with TanhExp.
 
 The structure is that of the author's own network (github.com/ImpactCrater/SRNet-DR); at scale `article` it has
-exactly the article's 364,931,587 parameters. Its convolutions pad with zeros, though; the author's repeat the edge,
-whose gradient has no deterministic kernel on CUDA.
+exactly the article's 364,931,587 parameters. One thing differs: its convolutions pad with zeros. The author's repeat
+the edge, and the gradient of that has no deterministic kernel on CUDA.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ CELL = 4
 """The network works on cells of 4x4 pixels."""
 CHANNELS_PER_GROUP = 24
 _HALF_STEP = 0.5 / 255
-"""Keeps the logits of black and white finite, within half a step of an image's 255."""
+"""Half the distance of two grey levels; it keeps the logits of black and white finite."""
 
 
 class Scale(NamedTuple):
@@ -46,15 +46,15 @@ class SuperResOptions(Section):
     """Settings of `superres`."""
 
     scale: Literal["smoke", "laptop", "article"] = "smoke"
-    """A step of `smoke` takes milliseconds; `laptop` trains on a laptop's CPU; `article` is the published size."""
+    """A step of `smoke` takes milliseconds; `laptop` is for a laptop's CPU; `article` is the published size."""
     upscale: Literal[2, 4] = 4
     """How many times larger the network makes an image."""
     crop: int = Field(default=32, ge=8, multiple_of=CELL)
     """Edge in pixels of the square that is cut, at a random place, out of each image."""
     activation: Literal["function", "recomputed"] = "function"
-    """TanhExp as the article's autograd function, or by activation checkpointing; their values are equal."""
+    """TanhExp as the article's autograd function, or recomputed in the backward pass; their values are equal."""
     global_residual: bool = False
-    """Learn only what the bicubic image lacks (arXiv 1511.04587): better than it in minutes. The article's does not."""
+    """Learn the difference from the bicubic image (arXiv 1511.04587); the article's network learns the whole image."""
 
 
 class TanhExp(nn.Module):
@@ -70,7 +70,7 @@ class TanhExp(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions, each with its activation, added to their input."""
+    """Two 3x3 convolutions, each with its activation; the result is added to the input."""
 
     def __init__(self, channels: int, activation: Activation) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class ResidualBlock(nn.Module):
 
 
 class Residual(nn.Module):
-    """Parts in turn, then a 3x3 convolution with its activation, all added to their input."""
+    """A sequence of parts, then a 3x3 convolution and its activation; the result is added to the input."""
 
     def __init__(self, parts: Sequence[nn.Module], channels: int, activation: Activation) -> None:
         super().__init__()
@@ -134,13 +134,13 @@ class Enlarger(nn.Module):
         """Map images [B, C, h, w] in [0, 1] to [B, C, upscale h, upscale w]; that size must be a multiple of 4."""
         large = functional.interpolate(small, scale_factor=self.upscale, mode="bicubic")
         image: Tensor = self.leave(self.trunk(self.enter(large)))
-        if self.global_residual:  # in front of the sigmoid stands an image's logit
+        if self.global_residual:  # the sigmoid's argument is an image's logit
             image = image + large.logit(eps=_HALF_STEP)
         return image.sigmoid()
 
 
 class SuperRes(Workload):
-    """Squared error of the pixels and of their second differences, against what was shrunk by area."""
+    """Enlarge images that were shrunk by averaging; the loss is the squared error of pixels and second differences."""
 
     Options = SuperResOptions
     options: SuperResOptions
@@ -169,7 +169,7 @@ class SuperRes(Workload):
         return {"images": torch.stack(crops)}
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Sum over samples the squared errors, each averaged over a sample's pixels.
+        """Return the sum over samples of the squared errors, each averaged over a sample's pixels.
 
         Second differences are linear: those of the error are the error of the images' own. Their kernel is the
         column 1, -2, 1 and its transpose.
@@ -180,9 +180,9 @@ class SuperRes(Workload):
         return torch.stack([part.square().flatten(1).mean(1).sum() for part in parts]).sum()
 
     def picture(self, model: nn.Module, samples: Batch) -> Tensor:
-        """Show what is shrunk and enlarged again beside the original: each pixel a square, bicubic, the model's.
+        """Return a grid of images: enlarged by nearest neighbour, bicubic interpolation and the model, and originals.
 
-        Of each quarter of the samples it is the one with most detail.
+        Its columns are four samples, from each quarter of `samples` the one with most detail.
         """
         from torchvision.utils import make_grid
 
@@ -214,7 +214,7 @@ def _detail(images: Tensor) -> Tensor:
 
 
 def enlarge(model: nn.Module, images: Tensor) -> Tensor:
-    """Enlarge uint8 images [N, C, h, w] by an `Enlarger`, on its device, whose sizes they must fit.
+    """Enlarge uint8 images [N, C, h, w] by an `Enlarger`; the enlarged height and width must be multiples of 4.
 
     Returns:
         uint8 [N, C, upscale h, upscale w] on the CPU.

@@ -1,9 +1,9 @@
-"""TanhExp, x tanh(e^x), in two forms that keep nothing but x for backward.
+"""TanhExp, x tanh(e^x), in two forms that save only x for the backward pass.
 
 Source: Liu and Di, "TanhExp: A smooth activation function with high convergence speed for lightweight neural
-networks" (arXiv 2003.09855). From 20 on it is x, and its derivative 1, in every number format: clamping the
-exponent there changes no bit and keeps e^x finite. Half precision is computed in float32, as torch's own
-activations are.
+networks" (arXiv 2003.09855). For x >= 20 it equals x in every number format, and its derivative equals 1. So x is
+clamped to 20 in e^x, which changes no bit and keeps e^x finite. Half precision is computed in float32, as PyTorch
+does in its own activations.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ _LINEAR_FROM = 20.0
 
 
 def tanhexp(x: Tensor) -> Tensor:
-    """Article E's form: a function of its own for autograd, with the closed form of the derivative."""
+    """Article E's form: an `autograd.Function` with the closed form of the derivative."""
     y: Tensor = _TanhExp.apply(x)
     return y
 
 
 def tanhexp_recomputed(x: Tensor) -> Tensor:
-    """Activation checkpointing of the plain formula: torch.compile sees, and may fuse, its derivative as well."""
+    """Activation checkpointing of the plain formula: torch.compile sees its derivative too and can fuse it."""
     y: Tensor = checkpoint(_formula, x, use_reentrant=False, preserve_rng_state=False)  # it draws no random numbers
     return y
 
@@ -54,10 +54,10 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a tensor that has another type; a conversion that does nothing must not be written here.
+    """Convert a tensor to another type; return it without calling `to` if it has that type.
 
-    `Tensor.to` returns the same tensor then. Dynamo of torch 2.11 makes every intermediate tensor of a Function's
-    forward an output of it. So one tensor is the output twice, autograd adds its gradient to the second of the two,
-    and the backward gets zeros for the first, without an error.
+    In that case `to` returns its argument. Dynamo of torch 2.11 returns all intermediate tensors of a Function's
+    forward as outputs, and then one tensor is two outputs. Autograd gives its gradient to the second one, and the
+    backward computes with zeros, without an error.
     """
     return x if x.dtype == dtype else x.to(dtype)
