@@ -1,6 +1,7 @@
 """The stage `reference`: what it keeps, what it trains, and when it trains all of them again."""
 
 import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ RUNS, DATA = Path("runs"), Path("data")
 
 
 def trained(content: dict[str, Any]) -> dict[str, int]:
-    """Run the stage; return when each reference's status was written."""
+    """Run the stage as DVC does, which removes its outputs first; return when each reference was timed."""
+    shutil.rmtree(RUNS / "reference", ignore_errors=True)
     settings = params.parse(content, Path("params.yaml"))
     found = train_references(settings, detect(), runs=RUNS, data=DATA)
     assert {status.status for status in found.values()} == {"trained"}
-    return {name: layout.status(RUNS, f"reference-{name}").stat().st_mtime_ns for name in found}
+    return {name: layout.timing(RUNS, f"reference-{name}").stat().st_mtime_ns for name in found}
 
 
 @pytest.fixture
@@ -66,6 +68,6 @@ def test_only_what_changed_is_trained_and_a_forced_run_trains_all(first: dict[st
 
 
 def test_a_damaged_mark_means_training_again(first: dict[str, int]) -> None:
-    (layout.report(RUNS, "reference-fp32") / "made-from.json").write_text("{")
+    (layout.report(Path(".trainparity/kept/runs"), "reference-fp32") / "made-from.json").write_text("{")
     again = trained(CONTENT)
     assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]

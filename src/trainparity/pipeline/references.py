@@ -1,6 +1,7 @@
 """All references of a pipeline in one stage, which keeps those that nothing has changed for."""
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from trainparity.params import COUNTERPART, Params, reference_name
 from trainparity.records import layout
 from trainparity.records.base import Record
 from trainparity.records.run import Status
+
+_KEPT = Path(".trainparity/kept")
+"""Trained references, the last of each entry; it can be removed at any time."""
 
 
 class Needed(Record):
@@ -24,43 +28,73 @@ class Needed(Record):
 def train_references(params: Params, environment: Environment, *, runs: Path, data: Path) -> dict[str, Status]:
     """Train the references, then say which configuration needs which; return their status by entry of `references`.
 
-    Those that are there, made from the same code, settings, data and environment, are kept. If that holds for all of
-    them, and each configuration is known, nothing but a forced run of the stage (`dvc repro -f`) has a reason to be
-    here: then all are trained again.
+    DVC removes a stage's outputs before it runs, so trained references are kept beside them as well. One that was made
+    from the same code, settings, data and environment is taken from there. If that holds for all of them, and each
+    configuration is known, nothing but a forced run of the stage (`dvc repro -f`) has a reason to be here: then all
+    are trained again.
 
     A configuration's file in `runs/reference/needed` changes with its own reference alone, so that a new reference
     makes no configuration of another one train again.
     """
-
-    def there_already(name: str) -> Status | None:
-        return reference_that_is_there(params, environment, name, runs=runs, data=data)
-
-    there = {name: there_already(name) for name in params.references}
-    needed = {run: params.reference_of(run) for run in (*params.configs, COUNTERPART)}
-    removed = _remove_others(params, runs)
-    if all(there.values()) and not removed and needed == _needed_before(runs):
-        there = dict.fromkeys(there)
-    found = {
-        name: kept or run_reference(params, environment, name, runs=runs, data=data) for name, kept in there.items()
+    kept = _KEPT / runs if not runs.is_absolute() else runs / ".kept"
+    there = {
+        name: reference_that_is_there(params, environment, name, runs=kept, data=data) for name in params.references
     }
-    shutil.rmtree(layout.needed(runs, COUNTERPART).parent, ignore_errors=True)
+    needed = {run: params.reference_of(run) for run in (*params.configs, COUNTERPART)}
+    removed = _remove_others(params, kept)
+    if all(there.values()) and not removed and needed == _needed_before(kept):
+        there = dict.fromkeys(there)
+    shutil.rmtree(runs / layout.REFERENCE, ignore_errors=True)
+    found = {}
+    for name, status in there.items():
+        if status:
+            _copy(name, kept, runs)
+        found[name] = status or run_reference(params, environment, name, runs=runs, data=data)
+        if not status and found[name].status == "trained":
+            _copy(name, runs, kept)
     digests = {name: _digest(layout.state(runs, reference_name(name))) for name in params.references}
-    for run, reference in needed.items():
-        Needed(reference=reference, sha256=digests[reference]).write(layout.needed(runs, run))
+    for place in (kept, runs):
+        shutil.rmtree(layout.needed(place, COUNTERPART).parent, ignore_errors=True)
+        for run, reference in needed.items():
+            Needed(reference=reference, sha256=digests[reference]).write(layout.needed(place, run))
     return found
 
 
-def _needed_before(runs: Path) -> dict[str, str]:
+def _copy(reference: str, here: Path, there: Path) -> None:
+    """Replace a reference's folders in `there` by those in `here`, as hard links where the file system has them.
+
+    The report, which says what the reference was made from, goes first and comes last, whole: a copy that is cut short
+    is none.
+    """
+    name = reference_name(reference)
+    shutil.rmtree(layout.report(there, name), ignore_errors=True)
+    for part in (layout.state, layout.report):
+        target = part(there, name)
+        unfinished = target.with_name(f".{target.name}.tmp")
+        for old in (unfinished, target):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(part(here, name), unfinished, copy_function=_link)
+        unfinished.rename(target)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)
+
+
+def _needed_before(kept: Path) -> dict[str, str]:
     """Return which configuration needed which reference when the stage last ran."""
-    return {path.stem: Needed.read(path).reference for path in layout.needed(runs, COUNTERPART).parent.glob("*.json")}
+    return {path.stem: Needed.read(path).reference for path in layout.needed(kept, COUNTERPART).parent.glob("*.json")}
 
 
-def _remove_others(params: Params, runs: Path) -> bool:
-    """Remove what references left that params.yaml no longer has; tell whether there were any."""
+def _remove_others(params: Params, kept: Path) -> bool:
+    """Remove what is kept of references that params.yaml no longer has; tell whether there were any."""
     others = [
         path
         for part in ("state", "report")
-        for path in (runs / layout.REFERENCE / part).glob("*")
+        for path in (kept / layout.REFERENCE / part).glob("*")
         if path.name not in params.references
     ]
     for path in others:
