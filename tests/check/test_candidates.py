@@ -19,8 +19,8 @@ def test_candidates_are_words_with_numbers_joined_by_plus() -> None:
         ("dpp", "'dpp' is not one of"),
         ("ddp:0", "'0' after ddp; allowed: a number from 1"),
         ("compiled:2", "'2' after compiled; allowed: no number"),
-        ("dp:1", "splits a batch over at least 2 replicas"),
-        ("dp+fsdp-offload+dp", "only fsdp offloads parameters"),
+        ("dp:1", "allowed: 2 or more replicas to split a batch over"),
+        ("dp+fsdp-offload+dp", "parameters are offloaded by fsdp"),
     ],
 )
 def test_a_mistake_in_a_candidate_says_what_is_allowed(text: str, message: str) -> None:
