@@ -8,13 +8,14 @@ from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.environment import Environment
+from trainparity.records import layout
 from trainparity.stage import exit_code
 
 
 def main() -> None:
     study = Study(params.load(Path("params.yaml")), Path())
     claims = schema.load(Path("claims.yaml"))
-    report = evaluate(Path.cwd().name, claims, study, Environment.read(Path("runs/environment.json")))
+    report = evaluate(Path.cwd().name, claims, study, Environment.read(layout.environment(Path("runs"))))
     report.write(Path("reports/claims.json"))
     for result in report.results:
         print(f"{result.name}: {result.verdict}: {result.measured or result.reason}")

@@ -7,6 +7,7 @@ from trainparity import params
 from trainparity.environment import IMAGE, detect
 from trainparity.launch.containers import Engine, image_of, run_contained
 from trainparity.launch.runs import run_counterpart, skip_counterpart
+from trainparity.records import layout
 from trainparity.stage import StageError, exit_code
 
 INSIDE = "inside"
@@ -30,7 +31,7 @@ def main() -> None:
 
 
 def in_container(settings: params.Params) -> None:
-    engine = Engine.read(Path("runs/engine.json"))
+    engine = Engine.read(layout.engine(Path("runs")))
     if engine.missing:
         raise StageError(engine.missing)
     configuration = settings.reference_configuration(settings.reference_of(params.COUNTERPART))

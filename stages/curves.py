@@ -13,7 +13,7 @@ from trainparity.stage import exit_code
 
 def train() -> None:
     settings = params.load(Path("params.yaml"))
-    environment = Environment.read(Path("runs/environment.json"))
+    environment = Environment.read(layout.environment(Path("runs")))
     assert settings.curves is not None  # else there is no such stage
     for reference in settings.curves.references:
         for seed in range(settings.curves.seeds):

@@ -7,6 +7,7 @@ from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.loading.run import measure_all
+from trainparity.records import layout
 from trainparity.records.loading import LoaderMeasurement
 from trainparity.stage import StageError, exit_code
 
@@ -17,7 +18,7 @@ def measure() -> None:
         raise StageError(
             "params.yaml: loading: missing; name what to combine, for example `loading: {workers: [0, 2]}`"
         )
-    environment = Environment.read(Path("runs/environment.json"))
+    environment = Environment.read(layout.environment(Path("runs")))
     paths = {"data": Path("data/prepared"), "work": Path(".trainparity/work/loading")}
     report = measure_all(settings, settings.loading, environment, **paths, progress=show)
     report.write(Path("runs/loading.json"))

@@ -29,7 +29,7 @@ def probe() -> None:
 
 def main() -> None:
     here_or_contained(probe, image_of_engine)
-    look().write(RUNS / "engine.json")
+    look().write(layout.engine(RUNS))
 
 
 if __name__ == "__main__":

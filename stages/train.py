@@ -7,6 +7,7 @@ from trainparity import params
 from trainparity.environment import Environment, detect
 from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
+from trainparity.records import layout
 from trainparity.stage import exit_code
 
 
@@ -16,7 +17,7 @@ def train(name: str) -> None:
         print(f"{name}: on the host, as no container has Metal")
         environment = detect()
     else:
-        environment = Environment.read(Path("runs/environment.json"))
+        environment = Environment.read(layout.environment(Path("runs")))
     status = run_configuration(settings, environment, name, runs=Path("runs"), data=Path("data/prepared"))
     print(f"{name}: {status.outcome}")
 

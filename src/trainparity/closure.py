@@ -62,7 +62,7 @@ def closure_of(
     known = nothing_known() if known is None else known
     names, files, distributions = list(modules), dict[str, str](), dict[str, str]()
     for script in scripts:
-        files[f"{script.resolve().parent.name}/{script.name}"] = _hash(script)
+        files[f"{script.resolve().parent.name}/{script.name}"] = hash_of(script)
         names += _imported(script, "")
     seen: set[str] = set()
     while names:
@@ -100,9 +100,9 @@ def _part(name: str) -> Part:
     above = (parent,) if parent else ()
     if found.file:
         folder = found.name.rpartition("/")[0]
-        files = {f"{folder}/{path.name}": _hash(path) for path in _data(found.file.parent)} if found.package else {}
+        files = {f"{folder}/{path.name}": hash_of(path) for path in _data(found.file.parent)} if found.package else {}
         imports = _imported(found.file, name if found.package else parent)
-        return Part(files | {found.name: _hash(found.file)}, {}, (*above, *imports))
+        return Part(files | {found.name: hash_of(found.file)}, {}, (*above, *imports))
     if found.distribution:
         return Part({}, {found.distribution: _version(found.distribution)}, above)
     return Part({}, {name: MISSING} if found.absent else {}, above)
@@ -209,7 +209,8 @@ def _version(distribution: str) -> str:
         return MISSING
 
 
-def _hash(path: Path) -> str:
+def hash_of(path: Path) -> str:
+    """Return the first 16 digits of a file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 

@@ -2,9 +2,7 @@
 
 from trainparity import strategies, workloads
 from trainparity.closure import Closure, Part, closure_of
-
-WORKER = "trainparity.training.worker"
-"""The module that each rank executes."""
+from trainparity.training.spec import WORKER
 
 
 def code_of_run(workload: str, strategy: str, known: "dict[str, Part] | None" = None) -> Closure:

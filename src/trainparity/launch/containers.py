@@ -21,6 +21,7 @@ import docker
 from trainparity import params as parameters
 from trainparity.environment import IMAGE, Environment, Placement, place
 from trainparity.params import Configuration, Params
+from trainparity.records import layout
 from trainparity.records.base import Record
 from trainparity.stage import StageError, StoppedBySignal, exit_code
 
@@ -78,7 +79,7 @@ def image_of(configuration: Configuration, settings: Params) -> Kind | None:
     """Return the image that a configuration runs in; None if it runs on Apple's GPU, which no container has."""
     if configuration.device == "mps":
         return None
-    placement = place(configuration, settings.accelerator, Environment.read(Path("runs/environment.json")))
+    placement = place(configuration, settings.accelerator, Environment.read(layout.environment(Path("runs"))))
     return "cuda" if isinstance(placement, Placement) and placement.device == "cuda" else "cpu"
 
 

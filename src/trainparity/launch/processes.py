@@ -12,9 +12,8 @@ from types import FrameType
 
 from trainparity.launch.nodes import Invitation, Nodes, invite
 from trainparity.stage import StageError, StoppedBySignal
-from trainparity.training.spec import EXIT_INTERRUPTED, RunSpec
+from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
-_WORKER = "trainparity.training.worker"
 _GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
 
@@ -33,7 +32,7 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
         nodes = Nodes.from_environment()
         codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
     else:
-        code = run_one(_WORKER, spec_path, spec.placement.num_threads)
+        code = run_one(WORKER, spec_path, spec.placement.num_threads)
         codes = {0: code} if code else {}
     if EXIT_INTERRUPTED in codes.values():  # the signal went to the worker alone
         raise StoppedBySignal(signal.SIGTERM)
@@ -102,7 +101,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     config = nodes.launch_config(invitation, first=first, grace_s=_GRACE_S)
     try:
         with _handlers_restored():
-            elastic_launch(config, sys.executable)("-m", _WORKER, str(invitation.spec))
+            elastic_launch(config, sys.executable)("-m", WORKER, str(invitation.spec))
     except SignalException as error:
         raise StoppedBySignal(error.sigval) from None
     except ChildFailedError as error:

@@ -4,14 +4,13 @@
 stage's dep in dvc.yaml. It holds no path of a machine and no time: equal plans are equal bytes on any machine.
 """
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from trainparity import params as parameters
 from trainparity import workloads
-from trainparity.closure import Closure, closure_of, nothing_known
+from trainparity.closure import Closure, closure_of, hash_of, nothing_known
 from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.params import COUNTERPART, Own, Params
@@ -63,7 +62,7 @@ class Planner:
         if params.loading:
             found["loading"] = self._loading()
         if Path("claims.yaml").exists():
-            settings = self._whole | {"claims": _hash(Path("claims.yaml"))}
+            settings = self._whole | {"claims": hash_of(Path("claims.yaml"))}
             found["claims"] = self._plan("claims", settings, self._workloads(params.references))
         if STUDY.exists():
             found["known-answer"] = self._known_answer()
@@ -158,12 +157,10 @@ class Planner:
     def _known_answer(self) -> Plan:
         """Make the plan of the stage that reproduces a published result with another pipeline's settings."""
         study = parameters.load(STUDY / "params.yaml")
-        settings = {"runtime": self._params.runtime} | {path.name: _hash(path) for path in sorted(STUDY.glob("*.yaml"))}
+        settings = {"runtime": self._params.runtime} | {
+            path.name: hash_of(path) for path in sorted(STUDY.glob("*.yaml"))
+        }
         code = code_of_run(study.workload.name, "single", self._known)
         for configuration in study.configs.values():
             code |= code_of_run(study.workload.name, configuration.strategy, self._known)
         return self._plan("known-answer", settings, code, trains=True)
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -72,6 +72,11 @@ def environment(runs: Path) -> Path:
     return runs / "environment.json"
 
 
+def engine(runs: Path) -> Path:
+    """Return the file of the `Engine` that `probe` found."""
+    return runs / "engine.json"
+
+
 def known_answer(runs: Path) -> Path:
     """Return the folder of the stage `known-answer`, which is also the `runs` of what it trains."""
     return runs / "known-answer"

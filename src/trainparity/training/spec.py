@@ -9,6 +9,9 @@ from trainparity.environment import Placement
 from trainparity.params import Configuration, Dataset, Parity, Timing, Train, Workload
 from trainparity.records.base import Record
 
+WORKER = "trainparity.training.worker"
+"""The module that each rank executes."""
+
 
 class RunSpec(Record):
     """Everything that a worker process needs to know; nothing about other configurations."""
