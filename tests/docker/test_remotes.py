@@ -52,7 +52,7 @@ def test_wrong_credentials_are_said_and_right_ones_go_on(here: Project, server: 
     with pytest.raises(AssertionError, match="Forbidden"):
         there.run("dvc", "repro", "--pull", "train@gradaccum")
     there.edit("dataset", "limit", value=100)
-    assert there.stages("dvc", "repro", "prepare") == {"validate", "prepare"}
+    assert there.stages("dvc", "repro", "prepare") == {"validate", "probe", "prepare"}
     with pytest.raises(AssertionError, match="Forbidden"):
         there.run("dvc", "push", "--run-cache")
     assert server.filesystem().find("bucket") == before
@@ -67,6 +67,6 @@ def test_a_stopped_server_is_said_and_the_rest_works_without_it(here: Project, s
     sign(there, server.access_key, server.secret_key)
     with pytest.raises(AssertionError, match="Could not connect to the endpoint URL"):
         there.run("dvc", "repro", "--pull", "train@gradaccum")
-    assert there.stages("dvc", "repro", "prepare") == {"validate", "prepare"}
+    assert there.stages("dvc", "repro", "prepare") == {"validate", "probe", "prepare"}
     with pytest.raises(AssertionError, match="Could not connect to the endpoint URL"):
         there.run("dvc", "push", "--run-cache")
