@@ -8,8 +8,8 @@ from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.environment import Environment
+from trainparity.exits import exit_code
 from trainparity.records import layout
-from trainparity.stage import exit_code
 
 
 def main() -> None:

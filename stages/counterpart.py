@@ -5,10 +5,11 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import IMAGE, detect
+from trainparity.errors import UserError
+from trainparity.exits import exit_code
 from trainparity.launch.containers import Engine, image_of, run_contained
 from trainparity.launch.runs import run_counterpart, skip_counterpart
 from trainparity.records import layout
-from trainparity.stage import StageError, exit_code
 
 INSIDE = "inside"
 """Argument of the command in the container."""
@@ -25,7 +26,7 @@ def main() -> None:
         return
     try:
         in_container(settings)
-    except StageError as error:  # the pipeline asked for no container; it continues without
+    except UserError as error:  # the pipeline asked for no container; it continues without
         skip_counterpart(settings, str(error), runs=Path("runs"))
         print(f"counterpart: skipped: {error}")
 
@@ -33,7 +34,7 @@ def main() -> None:
 def in_container(settings: params.Params) -> None:
     engine = Engine.read(layout.engine(Path("runs")))
     if engine.missing:
-        raise StageError(engine.missing)
+        raise UserError(engine.missing)
     configuration = settings.reference_configuration(settings.reference_of(params.COUNTERPART))
     kind = image_of(configuration, settings) or "cpu"
     run_contained(kind, [sys.argv[0], INSIDE], deadline_s=settings.deadline_s)

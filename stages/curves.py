@@ -5,10 +5,10 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.runs import run_seed
 from trainparity.records import layout
-from trainparity.stage import exit_code
 
 
 def train() -> None:

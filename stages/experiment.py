@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from trainparity import params
+from trainparity.exits import exit_code
 from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 from trainparity.report.figures import experiment
-from trainparity.stage import exit_code
 from trainparity.validation import ParamsError
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.pipeline.known_answer import STUDY, read_claim, reproduce
 from trainparity.records import layout
-from trainparity.stage import exit_code
 
 
 def train() -> None:

@@ -5,19 +5,18 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
+from trainparity.errors import UserError
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.loading.run import measure_all
 from trainparity.records import layout
 from trainparity.records.loading import LoaderMeasurement
-from trainparity.stage import StageError, exit_code
 
 
 def measure() -> None:
     settings = params.load(Path("params.yaml"))
     if settings.loading is None:
-        raise StageError(
-            "params.yaml: loading: missing; name what to combine, for example `loading: {workers: [0, 2]}`"
-        )
+        raise UserError("params.yaml: loading: missing; name what to combine, for example `loading: {workers: [0, 2]}`")
     environment = Environment.read(layout.environment(Path("runs")))
     paths = {"data": Path("data/prepared"), "work": Path(".trainparity/work/loading")}
     report = measure_all(settings, settings.loading, environment, **paths, progress=show)

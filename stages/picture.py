@@ -5,11 +5,12 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
+from trainparity.errors import UserError
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.runs import run_picture
 from trainparity.pipeline.picture import draw
 from trainparity.records import layout
-from trainparity.stage import StageError, exit_code
 
 RUNS, DATA, OUT = Path("runs"), Path("data/prepared"), Path("reports/picture.png")
 
@@ -21,12 +22,10 @@ def train() -> None:
     settings = settings.with_reference(picture.reference, workload=picture.workload, train=picture.train)
     status = run_picture(settings, Environment.read(layout.environment(RUNS)), runs=layout.picture(RUNS), data=DATA)
     if status.status != "trained":
-        raise StageError(f"picture: {status.outcome}")
+        raise UserError(f"picture: {status.outcome}")
     workload = settings.workload_of(picture.reference)
     if not draw(workload, layout.weights(layout.picture(RUNS), "picture"), DATA, OUT):
-        raise StageError(
-            f"picture: the workload {workload.name} has nothing to show; remove `picture` from params.yaml"
-        )
+        raise UserError(f"picture: the workload {workload.name} has nothing to show; remove `picture` from params.yaml")
     print(f"picture: {OUT}")
 
 

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from trainparity import params
+from trainparity.exits import exit_code
 from trainparity.pipeline.prepare import prepare
-from trainparity.stage import exit_code
 
 
 def main() -> None:

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from trainparity import environment, params
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
 from trainparity.pipeline import plans
 from trainparity.pipeline.plan import Planner
 from trainparity.records import layout
-from trainparity.stage import exit_code
 
 RUNS = Path("runs")
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from trainparity import params
+from trainparity.exits import exit_code
 from trainparity.records.base import write_text
 from trainparity.report import artifacts, console, page, summary, tables
-from trainparity.stage import exit_code
 
 REPORTS = Path("reports")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment, detect
+from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
 from trainparity.records import layout
-from trainparity.stage import exit_code
 
 
 def train(name: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from trainparity import params, workloads
 from trainparity.claims import schema
+from trainparity.exits import exit_code
 from trainparity.records.base import write_text
-from trainparity.stage import exit_code
 
 
 def main() -> None:

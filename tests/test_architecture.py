@@ -10,11 +10,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
     "closure": set(),
-    "records": set(),
-    "validation": set(),
+    "errors": set(),
+    "exits": {"errors"},
+    "records": {"errors"},
+    "validation": {"errors"},
     "params": {"validation", "strategies"},
     "environment": {"params", "records"},
-    "stage": {"validation", "params", "records"},
     "data": {"params", "records"},
     "workloads": {"validation", "params"},
     "strategies": {"validation"},
@@ -27,11 +28,12 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "attach": {"records", "parity"},
-    "run": {"records", "stage", "attach"},
+    "run": {"records", "errors", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "validation", "params", "records", "environment", "stage", "closure", "workloads", "strategies", "training",
+        "validation", "params", "records", "environment", "errors", "exits", "closure", "workloads", "strategies",
+        "training",
     },
     "pipeline": {
         "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
@@ -42,7 +44,7 @@ BELOW: dict[str, set[str]] = {
     "report": {"params", "records", "environment"},
     "cli": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "check", "report", "stage", "run", "pipeline",
+        "check", "report", "errors", "exits", "run", "pipeline",
     },
 }  # fmt: skip
 

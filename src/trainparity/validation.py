@@ -10,8 +10,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from trainparity.errors import UserError
 
-class ParamsError(ValueError):
+
+class ParamsError(UserError):
     """A params file that can't be used; the message has one line per mistake."""
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from trainparity import params as parameters
 from trainparity.environment import detect
+from trainparity.errors import UserError
 from trainparity.launch import containers
-from trainparity.stage import StageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_an_engine_it_says_what_to_do(nowhere: None) -> None:
-    with pytest.raises(StageError, match=r"no Docker engine answers .*: start it, or set `runtime: host`"):
+    with pytest.raises(UserError, match=r"no Docker engine answers .*: start it, or set `runtime: host`"):
         containers.connect()
     found = containers.look()
     assert found.image is None and found.missing and "no Docker engine answers" in found.missing
@@ -34,7 +34,7 @@ def test_a_stage_on_the_host_never_looks_for_an_engine(
     assert ran == ["here"]
     text = (ROOT / "params.yaml").read_text().replace("runtime: host", "runtime: docker")
     (tmp_path / "params.yaml").write_text(text)
-    with pytest.raises(StageError, match="no Docker engine answers"):
+    with pytest.raises(UserError, match="no Docker engine answers"):
         containers.here_or_contained(lambda: ran.append("here"), containers.image_of_engine)
     assert ran == ["here"]
 

@@ -1,10 +1,16 @@
 """The command line's application, to which the commands are added."""
 
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
 from trainparity import __version__
+from trainparity.exits import exit_code
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=int | None)
 
 app = typer.Typer(
     help="Is it still the same training, and what did it gain?",
@@ -28,3 +34,14 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def command(work: Callable[P, R]) -> Callable[P, R]:
+    """Add a command of the function's name. It returns its exit code, None for 0; errors end as `exit_code` has it."""
+
+    @app.command()
+    @wraps(work)
+    def ending(*arguments: P.args, **options: P.kwargs) -> None:
+        raise typer.Exit(exit_code(lambda: work(*arguments, **options)))
+
+    return work

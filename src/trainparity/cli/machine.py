@@ -12,17 +12,17 @@ from rich.table import Table
 
 from trainparity import params as parameters
 from trainparity import validation
-from trainparity.cli.app import app
+from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
+from trainparity.errors import StoppedBySignal, UserError
 from trainparity.records import layout
 from trainparity.records.run import Status
-from trainparity.stage import StageError, StoppedBySignal
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 
 
-@app.command()
+@command
 def doctor(
     path: ParamsPath = Path("params.yaml"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -78,7 +78,7 @@ def _as_json(environment: Environment, found: dict[str, Placement | Unavailable]
     return {"environment": facts, "configurations": configurations}
 
 
-@app.command()
+@command
 def validate(path: ParamsPath = Path("params.yaml")) -> None:
     """Check a params file without running anything."""
     from trainparity import workloads  # imports torch
@@ -88,7 +88,7 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
     print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
 
 
-@app.command()
+@command
 def status() -> None:
     """Say what `dvc repro` would run again for a change of code, settings, packages or machine, and which change it is.
 
@@ -109,10 +109,10 @@ def _scripts(path: Path) -> Path:
     return path.parent / Path(command.split()[1]).parent
 
 
-@app.command()
+@command
 def train(
     name: Annotated[str, typer.Argument(help="An entry of `configs` in params.yaml.", metavar="CONFIGURATION")],
-) -> None:
+) -> int:
     """Train one configuration, and what it depends on, through the pipeline: exit code 0 trained, 1 failed, 2 skipped.
 
     A result that is there already is not made again, unless it is that the run failed.
@@ -127,14 +127,14 @@ def train(
     if there and Status.read(state).status == "failed":
         code = reproduce(f"train@{name}", "--force", "--single-item")
     if code:
-        raise typer.Exit(code)
+        return code
     status = Status.read(state)
     if status.status != "trained":
         print("; ".join(filter(None, (f"{name}: {status.outcome}", status.remedy))), file=sys.stderr)
-    raise typer.Exit({"trained": 0, "failed": 1, "skipped": 2}[status.status])
+    return {"trained": 0, "failed": 1, "skipped": 2}[status.status]
 
 
-@app.command()
+@command
 def join() -> None:
     """Take part in the runs of another node: on every node but the first, with the project's folder shared.
 
@@ -147,7 +147,7 @@ def join() -> None:
         print(f"joining {invitation.spec.parent.name}", flush=True)
         try:
             codes = processes.run_ranks(invitation, found, first=False)
-        except StageError as error:
+        except UserError as error:
             print(error, file=sys.stderr)
         else:
             print(
@@ -156,12 +156,12 @@ def join() -> None:
 
     found = nodes.Nodes.from_environment()
     if found.count == 1:
-        raise StageError(f"{NODES} is not set: with one node there is nothing to join")
+        raise UserError(f"{NODES} is not set: with one node there is nothing to join")
     with suppress(StoppedBySignal, KeyboardInterrupt):
         nodes.join(found, run)
 
 
-@app.command()
+@command
 def show(
     reports: Annotated[Path, typer.Argument(help="The folder of reports.", file_okay=False)] = Path("reports"),
 ) -> None:

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from trainparity.cli.app import app
+from trainparity.cli.app import command
 from trainparity.environment import detect
 from trainparity.records.controls import ControlReport
 
 
-@app.command()
+@command
 def compare(
     left: Annotated[Path, typer.Argument(help="The reference's folder.", file_okay=False)],
     right: Annotated[Path, typer.Argument(help="The other run's folder.", file_okay=False)],
@@ -24,7 +24,7 @@ def compare(
     ] = None,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
-) -> None:
+) -> int:
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
     from trainparity.parity.compare import compare_folders  # imports torch
     from trainparity.report import answer
@@ -33,10 +33,10 @@ def compare(
     if json_path:
         verdict.write(json_path)
     answer.show(verdict, Console(highlight=False, soft_wrap=True))
-    raise typer.Exit(verdict.exit_code)
+    return verdict.exit_code
 
 
-@app.command()
+@command
 def check(
     workload: Annotated[
         str,
@@ -68,7 +68,7 @@ def check(
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
     keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
-) -> None:
+) -> int:
     """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
     from trainparity.check.run import Checker, check  # imports torch
     from trainparity.check.settings import assemble, candidates
@@ -93,15 +93,15 @@ def check(
     if json_path:
         report.write(json_path)
     table.show(report, console)
-    raise typer.Exit(report.exit_code)
+    return report.exit_code
 
 
-@app.command()
+@command
 def curves(
     left: Annotated[list[Path], typer.Argument(help="The reference's runs, one a seed.", file_okay=False)],
     against: Annotated[list[Path], typer.Option("--against", help="A run of the other recipe; once for each seed.")],
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
-) -> None:
+) -> int:
     """Say whether two recipes learn alike, over seeds: exit code 0 consistent, 1 drifted, 2 too few runs to say."""
     from trainparity.parity.curves import judge_runs
 
@@ -109,16 +109,16 @@ def curves(
     if json_path:
         found.write(json_path)
     Console(highlight=False, soft_wrap=True).print(Text(found.sentence))
-    raise typer.Exit(found.exit_code)
+    return found.exit_code
 
 
-@app.command()
+@command
 def controls(
     seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = 50,
     output: Annotated[Path, typer.Option(help="Where the counts are written.", dir_okay=False)] = Path(
         "benchmarks/results/controls.json"
     ),
-) -> None:
+) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
     from trainparity.controls.run import run_controls  # imports torch
     from trainparity.report import controls as table
@@ -138,4 +138,4 @@ def controls(
     )
     report.write(output)
     table.show(report, console)
-    raise typer.Exit(0 if report.passed else 1)
+    return 0 if report.passed else 1

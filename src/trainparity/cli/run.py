@@ -8,23 +8,23 @@ from typing import Annotated
 
 import typer
 
-from trainparity.cli.app import app
+from trainparity.cli.app import command
+from trainparity.errors import StoppedBySignal, UserError
 from trainparity.run.errors import RunError
-from trainparity.stage import StoppedBySignal
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
 Steps = Annotated[int, typer.Option(help="Optimizer steps after which the script is stopped; 0: never.", min=0)]
 Interval = Annotated[int, typer.Option(help="Trace every so many steps, besides the first 8.", min=1)]
 
 
-@app.command()
+@command
 def run(
     folder: Annotated[Path, typer.Argument(help="Where the run is kept; an earlier one of ours is replaced.")],
     command: Annotated[list[str], typer.Argument(help="The command, after `--`.", metavar="-- COMMAND...")],
     twins: Twins = 3,
     steps: Steps = 40,
     interval: Interval = 1,
-) -> None:
+) -> int:
     """Record a training script as it is: `trainparity run runs/a -- python train.py --lr 1e-3`, or torchrun ...
 
     The optimizer and the module that owns its parameters are found just before the first training forward pass, on
@@ -46,10 +46,10 @@ def run(
                 return error.code
         return kept.exit_code
 
-    raise typer.Exit(exit_code(work))
+    return _said(work)
 
 
-@app.command()
+@command
 def ab(
     commands: Annotated[
         list[str],
@@ -73,7 +73,7 @@ def ab(
     folder: Annotated[
         Path | None, typer.Option(help="Keep both runs here, as `a` and `b`; default: .trainparity/ab/<time>.")
     ] = None,
-) -> None:
+) -> int:
     """Record two commands and say whether they are the same training: exit code 0 if so, 1 if not, 2 if unclear.
 
     trainparity ab "python train.py" "torchrun --nproc-per-node 2 train_ddp.py"
@@ -101,23 +101,18 @@ def ab(
         with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
             settings = Settings(steps, interval, twins, outside=pair.outside)
             left, right = record_both(runner, pair.commands, place, settings, same_bits)
-            try:
-                compare(left, right, None, margin, json_path)
-            except typer.Exit as answer:
-                say(f"to see it again: trainparity compare {left} {right}")
-                return answer.exit_code
-        return 0
+            code = compare(left, right, None, margin, json_path)
+            say(f"to see it again: trainparity compare {left} {right}")
+            return code
 
-    raise typer.Exit(exit_code(work))
+    return _said(work)
 
 
-def exit_code(work: Callable[[], int]) -> int:
-    """Do some work and return its exit code: 2 for an error, 128 + n for signal n."""
+def _said(work: Callable[[], int]) -> int:
+    """Do some work; what ends it is told apart from the command's own output."""
     try:
         return work()
     except RunError as error:
-        print(f"trainparity: {error}", file=sys.stderr)
-        return 2
+        raise UserError(f"trainparity: {error}") from None
     except StoppedBySignal as error:
-        print(f"trainparity: {error}; nothing is kept", file=sys.stderr)
-        return 128 + error.number
+        raise StoppedBySignal(error.number, "nothing is kept") from None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainparity import params as parameters
-from trainparity.cli.app import app
+from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
 from trainparity.records.base import write_text
@@ -18,7 +18,7 @@ from trainparity.validation import ParamsError, not_one_of
 STUDIES = Path("studies")
 
 
-@app.command()
+@command
 def studies(
     names: Annotated[
         list[str] | None, typer.Argument(help="Folders of `studies`; none: all.", metavar="[STUDY]...")
@@ -31,8 +31,8 @@ def studies(
         Path | None,
         typer.Option(help="Keep each study's claims in this folder, as <study>-<scale>.json.", file_okay=False),
     ] = None,
-) -> None:
-    """Run the articles' studies through their pipelines and print every claim: exit code 1 if one did not end.
+) -> int:
+    """Run the articles' studies through their pipelines and print every claim: exit code 2 if one did not end.
 
     The scale is written into each study's params.yaml, so that `dvc repro` uses it too.
     """
@@ -51,7 +51,7 @@ def studies(
             report.write(save / f"{report.study}-{chosen}.json")
     for name in failed:
         print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` resumes it", file=sys.stderr)
-    raise typer.Exit(1 if failed else 0)
+    return 2 if failed else 0
 
 
 def _set_scale(path: Path, scale: str) -> None:

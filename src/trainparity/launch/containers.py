@@ -20,10 +20,11 @@ from requests.exceptions import ConnectionError as EngineGone
 import docker
 from trainparity import params as parameters
 from trainparity.environment import IMAGE, Environment, Placement, place
+from trainparity.errors import StoppedBySignal, UserError
+from trainparity.exits import exit_code
 from trainparity.params import Configuration, Params
 from trainparity.records import layout
 from trainparity.records.base import Record
-from trainparity.stage import StageError, StoppedBySignal, exit_code
 
 Kind = Literal["cpu", "cuda"]
 
@@ -49,12 +50,12 @@ def project() -> Path:
     """Return the folder that is mounted: the nearest one, from here upwards, with a compose.yaml.
 
     Raises:
-        StageError: there is none.
+        UserError: there is none.
     """
     for folder in (Path.cwd(), *Path.cwd().parents):
         if (folder / "compose.yaml").exists():
             return folder
-    raise StageError(f"no compose.yaml in {Path.cwd()} or above: images are built from the project")
+    raise UserError(f"no compose.yaml in {Path.cwd()} or above: images are built from the project")
 
 
 def look() -> Engine:
@@ -63,7 +64,7 @@ def look() -> Engine:
         return Engine(image=None, missing="this is a container already")
     try:
         current = is_current(connect(), "cpu")
-    except StageError as error:
+    except UserError as error:
         return Engine(image=None, missing=str(error).partition(":")[0])
     if current:
         return Engine(image=inputs(), missing=None)
@@ -91,7 +92,7 @@ def here_or_contained(main: Callable[[], None], kind: Callable[[Params], Kind | 
         kind: Chooses the image; None for a stage that must stay on the host.
 
     Raises:
-        StageError: no engine answers, the image can't be built, or the container was killed or overran its deadline.
+        UserError: no engine answers, the image can't be built, or the container was killed or overran its deadline.
         StoppedBySignal: this process got SIGINT or SIGTERM; the container has ended and is removed.
     """
     settings = parameters.load(Path("params.yaml"))
@@ -109,19 +110,19 @@ def run_contained(kind: Kind, command: Sequence[str], *, deadline_s: float | Non
     try:
         _run(client, kind, command, deadline_s)
     except EngineGone as error:
-        raise StageError(f"the Docker engine stopped answering: {error}; start it and run again") from None
+        raise UserError(f"the Docker engine stopped answering: {error}; start it and run again") from None
     except APIError as error:
-        raise StageError(f"the Docker engine refused: {error.explanation or error}") from None
+        raise UserError(f"the Docker engine refused: {error.explanation or error}") from None
 
 
 def connect() -> docker.DockerClient:
-    """Return a client of the engine that the environment names, or raise a `StageError`."""
+    """Return a client of the engine that the environment names, or raise a `UserError`."""
     try:
         client = docker.from_env()
         client.ping()
     except DockerException:
         where = os.environ.get("DOCKER_HOST", "its usual socket")
-        raise StageError(f"no Docker engine answers at {where}: start it, or set `runtime: host`") from None
+        raise UserError(f"no Docker engine answers at {where}: start it, or set `runtime: host`") from None
     return client
 
 
@@ -160,9 +161,9 @@ def ensure_image(client: docker.DockerClient, kind: Kind) -> None:
         command = ["docker", "compose", "build", f"train-{kind}"]
         done = subprocess.run(command, cwd=project(), env={**os.environ, **labels}, check=False)
     except FileNotFoundError as error:
-        raise StageError(f"no {error.filename} command to build the image with; install it") from None
+        raise UserError(f"no {error.filename} command to build the image with; install it") from None
     if done.returncode:
-        raise StageError(f"the image trainparity:{kind} can't be built: see above")
+        raise UserError(f"the image trainparity:{kind} can't be built: see above")
 
 
 def _run(client: docker.DockerClient, kind: Kind, command: Sequence[str], deadline_s: float | None) -> None:
@@ -180,10 +181,10 @@ def _run(client: docker.DockerClient, kind: Kind, command: Sequence[str], deadli
     if received:
         raise StoppedBySignal(received[0])
     if overrun.is_set():
-        raise StageError(f"stopped after deadline_s: {deadline_s}; run it again to resume from the last checkpoint")
+        raise UserError(f"stopped after deadline_s: {deadline_s}; run it again to resume from the last checkpoint")
     if container.attrs["State"]["OOMKilled"] or code == _KILLED:
         why = "ran out of memory" if container.attrs["State"]["OOMKilled"] else "was killed"
-        raise StageError(f"the container {why}; run it again to resume from the last checkpoint")
+        raise UserError(f"the container {why}; run it again to resume from the last checkpoint")
     if code:
         sys.exit(code)  # the stage inside has said why
 

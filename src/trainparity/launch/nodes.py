@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainparity.environment import num_nodes
+from trainparity.errors import UserError
 from trainparity.records.base import Record
-from trainparity.stage import StageError
 
 if TYPE_CHECKING:
     from torch.distributed.launcher.api import LaunchConfig
@@ -45,12 +45,12 @@ class Nodes:
 
     @classmethod
     def from_environment(cls) -> "Nodes":
-        """Read TRAINPARITY_NODES and TRAINPARITY_RENDEZVOUS; raise `StageError` if they contradict each other."""
+        """Read TRAINPARITY_NODES and TRAINPARITY_RENDEZVOUS; raise `UserError` if they contradict each other."""
         count, endpoint = num_nodes(), os.environ.get(RENDEZVOUS, "")
         if count == 1:
             return cls(1, "localhost:0")
         if ":" not in endpoint:
-            raise StageError(f"{RENDEZVOUS} is {endpoint!r}; with {count} nodes it must be host:port of the first")
+            raise UserError(f"{RENDEZVOUS} is {endpoint!r}; with {count} nodes it must be host:port of the first")
         return cls(count, endpoint)
 
     def launch_config(self, invitation: Invitation, *, first: bool, grace_s: int) -> "LaunchConfig":
@@ -64,7 +64,7 @@ class Nodes:
         from torch.distributed.launcher.api import LaunchConfig
 
         if invitation.num_processes % self.count:
-            raise StageError(
+            raise UserError(
                 f"{invitation.num_processes} ranks can't be spread evenly over {self.count} nodes: "
                 f"set world_size to a multiple of {self.count}"
             )

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
-from trainparity.stage import StageError, StoppedBySignal
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
 _GRACE_S = 60
@@ -87,7 +87,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     """Run this node's ranks to their end; returns and raises as `run_workers`.
 
     Raises:
-        StageError: the other nodes did not join.
+        UserError: the other nodes did not join.
     """
     if not first:  # it loses the rendezvous when the first node ends, which is expected
         logging.getLogger("torch.distributed.elastic.rendezvous").setLevel(logging.ERROR)
@@ -107,7 +107,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     except ChildFailedError as error:
         return {rank: failure.exitcode for rank, failure in error.failures.items()}
     except RendezvousError as error:
-        raise StageError(
+        raise UserError(
             f"not all {nodes.count} nodes joined at {nodes.endpoint} ({type(error).__name__}: {error}); "
             "run `trainparity join` on the other nodes"
         ) from None

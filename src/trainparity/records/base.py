@@ -11,13 +11,15 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainparity.errors import UserError
+
 INFINITE = 1e300
 """Stands for infinity in a record, as JSON has none."""
 
 Settings = dict[str, str | int | float | bool | None]
 
 
-class RecordError(ValueError):
+class RecordError(UserError):
     """A record that is missing or damaged; the message names the file."""
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from trainparity.errors import StoppedBySignal
 from trainparity.run.errors import RunError
-from trainparity.stage import StoppedBySignal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3

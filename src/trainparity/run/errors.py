@@ -1,5 +1,7 @@
 """What a user of `run` and `ab` is told."""
 
+from trainparity.errors import UserError
 
-class RunError(Exception):
-    """Nothing can be recorded or judged; the message says why and what to do. Exit code 2."""
+
+class RunError(UserError):
+    """Nothing can be recorded or judged; the message says why and what to do."""

@@ -1,0 +1,15 @@
+"""What ends a command other than its result."""
+
+import signal
+
+
+class UserError(Exception):
+    """Something that the caller can mend; the message says where, what is wrong and what to do."""
+
+
+class StoppedBySignal(Exception):
+    """A signal ended a run; `then` says what is left of it."""
+
+    def __init__(self, number: int, then: str = "run it again to resume from the last checkpoint") -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; {then}")
+        self.number = number

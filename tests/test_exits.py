@@ -1,0 +1,105 @@
+"""How commands and stages end."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from trainparity.cli.app import app
+from trainparity.errors import StoppedBySignal, UserError
+from trainparity.exits import DEFECT, exit_code
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def test_an_interrupt_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of a background job it is ignored
+    try:
+        assert exit_code(lambda: signal.raise_signal(signal.SIGINT)) == 128 + signal.SIGINT
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "stopped by SIGINT\n"
+
+
+@pytest.mark.parametrize("returned", [None, 0, 1, 2])
+def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
+    assert exit_code(lambda: returned) == (returned or 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (UserError("params.yaml: no such file"), 2, "params.yaml: no such file\n"),
+        (StoppedBySignal(signal.SIGTERM, "nothing is kept"), 143, "stopped by SIGTERM; nothing is kept\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a: No space left on device\n"),
+    ],
+)
+def test_an_error_of_the_caller_or_the_machine_is_one_line(
+    error: Exception, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(raising(error)) == code
+    assert capsys.readouterr().err == says
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), OSError(errno.EBADF, "Bad file descriptor"), MemoryError()])
+def test_a_defect_is_none_of_the_verdicts_codes(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(raising(error)) == DEFECT
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "This is a defect of trainparity" in said
+
+
+def run(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "trainparity.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+
+
+def test_a_reader_that_leaves_is_no_verdict() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "trainparity.cli", "doctor", "--json"]
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+WRONG = {
+    "ab": ["python -c pass", "--base", "main"],
+    "check": ["nothing.there:Model", "--against", "ddp:2"],
+    "compare": ["nowhere", "there"],
+    "controls": ["--seeds", "0"],
+    "curves": ["nowhere", "--against", "there"],
+    "doctor": ["nowhere.yaml"],
+    "join": [],
+    "run": ["folder", "--", "no-such-command"],
+    "show": ["nowhere"],
+    "status": [],
+    "studies": ["nothing"],
+    "train": ["ddp"],
+    "validate": ["nowhere.yaml"],
+}
+
+
+def test_every_command_is_tried() -> None:
+    assert {command.callback.__name__ for command in app.registered_commands if command.callback} == WRONG.keys()
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_a_mistake_ends_with_2_and_without_a_traceback(
+    command: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRAINPARITY_NODES", "TRAINPARITY_RENDEZVOUS"):
+        monkeypatch.delenv(name, raising=False)
+    done = run(command, *WRONG[command], cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
