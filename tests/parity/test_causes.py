@@ -7,6 +7,7 @@ import torch
 
 from tests.support.synthetic import MODULES, SAMPLES, SHAPES, difference, judge, scaled
 from trainparity.parity.causes import IDENTIFIERS, RULES
+from trainparity.parity.placement import place
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 """What `trace` is given for the reference, and for the other run."""
@@ -45,6 +46,8 @@ OFF = scaled(1.5, "a.bias")
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
 DREW = {"rank__drew": whole(T, 1)}
+BACK = ["a", "norm", "drop", "b", "(output)"]
+GELU = {**MODULES, "b": "GELU"}
 OTHER = ones(T, P, value=0.5)
 
 PROVED: dict[str, list[Pair]] = {
@@ -102,6 +105,18 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "activations": {"(input)": 0.1}}),
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW}),
     ],
+    "forward": [
+        ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
+        ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
+    ],
+    "loss-or-targets": [
+        ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
+        ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
+    ],
+    "backward": [
+        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
+        ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
+    ],
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
     ],
@@ -132,6 +147,9 @@ MISSED: dict[str, Pair] = {
     "randomness": (
         DREW, {"gradients": OFF, "activations": {"b": 0.1}, **DREW},
     ),
+    "forward": ({}, {"gradients": OFF, "activations": {"b": 0.1}}),
+    "loss-or-targets": ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
+    "backward": ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
     "parameters-not-updated": ({}, {"lr": lambda step: 0.0}),
     "learning-rate": ({}, {"lr": lambda step: 0.1 if step < 2 else 0.2}),
     "schedule": ({}, {"lr": lambda step: 0.2}),
@@ -180,3 +198,34 @@ def test_every_rule_proves_some_pair(rule: Any) -> None:
 )
 def test_a_right_run_is_not_different(right: dict[str, Any], others: dict[str, Any]) -> None:
     assert judge({}, right, **others).verdict in ("bitwise", "equivalent")
+
+
+@pytest.mark.parametrize(
+    ("link", "right"),
+    [
+        ("inputs", {"gradients": OFF, **seen(IDS + 1)}),
+        ("forward", {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}}),
+        ("loss", {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
+        ("backward", {"gradients": OFF, "given_back": {"a": 0.1}}),
+        ("accumulation", {"gradients": OFF}),
+        ("update", only_update(1.1)),
+        ("buffers", {"buffer": 0.1}),
+    ],
+)
+def test_a_difference_is_placed_whatever_its_cause(link: str, right: dict[str, Any]) -> None:
+    assert place(difference({}, right))[0] == link
+
+
+def test_an_unknown_cause_is_placed_and_says_what_is_equal() -> None:
+    found = judge({}, {"gradients": OFF})
+    assert (found.cause, found.link) == ("unknown", "accumulation")
+    assert "equal in both: the weights before the step, the samples, what the model returns" in str(found.explanation)
+    blind = {"layout": {"outputs": []}, "parts": 2}
+    assert judge(blind, {**blind, "gradients": OFF}).link is None
+
+
+def test_outputs_gradients_that_differ_by_one_factor_are_no_other_loss() -> None:
+    """A loop that sums over ranks by hand divides the loss itself."""
+    doubled = difference({}, {"gradients": OFF})
+    doubled.right.arrays["activation_gradient/sketch"] *= 2
+    assert doubled.chain.factor == pytest.approx(2) and doubled.chain.backward == []

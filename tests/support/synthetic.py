@@ -23,7 +23,7 @@ from trainparity.records.verdict import Verdict
 SHAPES = {"a.weight": [4, 3], "a.bias": [4], "b.weight": [2, 4]}
 BUFFERS = {"norm.running_mean": [4]}
 MODULES = {"(model)": "Model", "a": "Linear", "norm": "BatchNorm1d", "drop": "Dropout", "b": "Linear"}
-ACTIVATIONS = ["(input)", "a", "norm", "drop", "b"]
+ACTIVATIONS = ["(input)", "a", "norm", "drop", "b", "(output)"]
 SKETCH, UNIT, SAMPLES = 32, 2.0**-24, 8
 
 Change = Callable[[int, dict[str, Tensor]], dict[str, Tensor]]
@@ -47,6 +47,7 @@ def trace(
     start: float = 0.0,
     buffer: float = 0.0,
     activations: dict[str, float] | None = None,
+    given_back: dict[str, float] | None = None,
     layout: dict[str, Any] | None = None,
     **arrays: Any,
 ) -> Trace:
@@ -64,6 +65,7 @@ def trace(
         start: Added to the weights that the run starts from.
         buffer: Added to the buffer of each step.
         activations: Added to a module's output, by name.
+        given_back: Added to the gradient of a module's output, by name.
         layout: Other facts of the run.
         arrays: Other values of whole arrays; `__` in a name stands for `/`.
     """
@@ -84,12 +86,15 @@ def trace(
         ids = (torch.arange(SAMPLES) + SAMPLES * step).view(ranks * parts, -1)
         seen = {n: drawn(5, step, i, shape=[6]) * (1 + noise * drawn(6, twin, step, i)) + (activations or {}).get(n, 0)
                 for i, n in enumerate(ACTIVATIONS)}  # fmt: skip
+        back = {n: drawn(9, step, i, shape=[6]) * (1 + noise * drawn(10, twin, step, i)) + (given_back or {}).get(n, 0)
+                for i, n in enumerate(ACTIVATIONS)} | {"(input)": torch.zeros(6, dtype=torch.float64)}  # fmt: skip
         flat = torch.cat([g.flatten() for g in whole.values()])
         micro = torch.stack([micro_sketch(torch.cat([g.flatten() for g in p.values()])) for p in pieces])
         row = {
             **_of("gradient", whole, sketch), **_of("weight", weight, sketch), **_of("buffer", running, sketch),
             "start/sketch": torch.stack([sketch(w) for w in before.values()]),
             "activation/sketch": torch.stack([sketch(a) for a in seen.values()]),
+            "activation_gradient/sketch": torch.stack([sketch(b) for b in back.values()]),
             "applied/norm": torch.stack([kept * g.norm() for g in whole.values()]),
             "state/norm": torch.ones(len(SHAPES)) * step, "optimizer_step": torch.tensor(float(step)),
             "loss": torch.tensor(1.0), "gradient_norm": total,
@@ -121,6 +126,7 @@ def trace(
         parameters=SHAPES, buffers=BUFFERS, steps=list(range(steps)), window=0, precision="fp32", unit_roundoff=UNIT,
         stored_roundoff=UNIT, modal=["norm", "drop"],
         sketch_size=SKETCH, world_size=ranks, twin=twin, activations=ACTIVATIONS, modules=MODULES, optimizer="SGD",
+        outputs=["(output)"],
         settings={"samples": "identity"},
     ).model_copy(update=layout or {})  # fmt: skip
     return Trace(facts, stacked | {name.replace("__", "/"): value for name, value in arrays.items()})

@@ -1,5 +1,6 @@
 """Why two runs differ: the first test that proves its cause, or `unknown` with what was measured."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ import torch
 from trainparity.parity.causes import RULES, UNKNOWN, Evidence, Finding, Rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
+from trainparity.parity.placement import place
 from trainparity.records.verdict import Verdict
 
 
@@ -26,6 +28,7 @@ def explain(verdict: Verdict, difference: Difference) -> Verdict:
             "tensor": difference.first_tensor or None,
             "reason": where if difference.first_tensor else found.why,
             "cause": rule.cause,
+            "link": rule.link,
             "explanation": found.why,
             "advice": found.advice or rule.advice,
             "evidence": _plain({**found.evidence, **measured(difference)}),
@@ -38,12 +41,20 @@ def diagnose(difference: Difference) -> tuple[Rule, Finding]:
     for rule in RULES:
         if found := rule.test(difference):
             return rule, found
-    return _NOTHING_PROVED, Finding("no test proves a cause")
+    return _nothing_proved(difference)
 
 
-_NOTHING_PROVED = Rule(
+def _nothing_proved(difference: Difference) -> tuple[Rule, Finding]:
+    link, agrees = place(difference)
+    left, right = difference.runs
+    where = f"{right} parts from {left} in the link `{link}`" if link else "too little was recorded to place it"
+    same = f"; equal in both: {', '.join(agrees)}" if agrees else ""
+    return replace(_UNKNOWN, link=link), Finding(f"no test proves a cause; {where}{same}", {"equal": agrees})
+
+
+_UNKNOWN = Rule(
     UNKNOWN,
-    "backward",
+    None,
     proof="none of these",
     advice="compare the evidence below; trace every step (interval=1) and give `samples=` to see more",
     test=lambda difference: None,

@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from trainparity.parity.chain import Chain
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, sketches
+from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 
@@ -24,6 +26,8 @@ class Difference:
     floor: Floor
     margin: float
     row: int
+    runs: tuple[str, str] = ("the reference", "the other run")
+    """What both runs are called."""
 
     @property
     def step(self) -> int:
@@ -48,8 +52,8 @@ class Difference:
         return {kind: self._beyond(kind) for kind in kinds}
 
     def _beyond(self, kind: Compared) -> list[str]:
-        if kind == "activation" and self.left.layout.activations != self.right.layout.activations:
-            return []
+        if kind == "activation":
+            return self.chain.forward
         row = multiples(self.left, self.right, kind, self.floor[kind])[self.row]
         return [
             name for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True) if multiple > self.margin
@@ -79,6 +83,11 @@ class Difference:
             if tensors and not (kind == "activation" and self.stage != "gradient"):
                 return f"{kind} {tensors[-1] if kind == 'gradient' else tensors[0]}"
         return ""
+
+    @cached_property
+    def chain(self) -> "Chain":
+        """What the forward and backward passes of the step show, module by module."""
+        return Chain.of(self)
 
     @cached_property
     def first_activation(self) -> str | None:
@@ -114,6 +123,10 @@ class Difference:
         units = max(trace.layout.unit_roundoff for trace in (self.left, self.right))
         return max(4 * self.margin * self.noise("gradient"), 64 * units)
 
+    def who(self, in_left: bool) -> str:
+        """Name the run in which something is."""
+        return self.runs[0] if in_left else self.runs[1]
+
     @property
     def same_precision(self) -> bool:
         """Whether both runs compute in one precision."""
@@ -131,22 +144,3 @@ class Difference:
 def _norms(trace: Trace, kind: Compared, row: int) -> Tensor:
     recorded = trace.arrays.get(f"{kind}/norm")
     return recorded[row] if recorded is not None else torch.linalg.vector_norm(sketches(trace, kind)[row], dim=-1)
-
-
-def fit(base: Tensor, target: Tensor) -> tuple[float, float]:
-    """Return the factor that brings `base` nearest to `target`, and the relative distance that is left."""
-    square, length = float(base @ base), float(torch.linalg.vector_norm(target))
-    if square == 0 or length == 0 or not (base.isfinite().all() and target.isfinite().all()):
-        return 0.0, 1.0
-    factor = float(base @ target) / square
-    return factor, float(torch.linalg.vector_norm(target - factor * base)) / length
-
-
-def combine(parts: Tensor, target: Tensor) -> tuple[Tensor, float]:
-    """Return the weights by which rows of `parts` [n, S] add up nearest to `target` [S], and what is left over."""
-    length = float(torch.linalg.vector_norm(target))
-    if not len(parts) or len(parts) > parts.shape[1] // 4 or length == 0 or not parts.isfinite().all():
-        return torch.zeros(len(parts)), 1.0
-    lengths = torch.linalg.vector_norm(parts, dim=1, keepdim=True)
-    weights = torch.linalg.lstsq((parts / lengths).T, target[:, None]).solution.squeeze(1) / lengths.squeeze(1)
-    return weights, float(torch.linalg.vector_norm(target - weights @ parts)) / length

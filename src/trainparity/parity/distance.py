@@ -9,7 +9,7 @@ from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 
 Judged = Literal["gradient", "update", "weight", "buffer"]
-Compared = Judged | Literal["activation", "start"]
+Compared = Judged | Literal["activation", "activation_gradient", "start"]
 KINDS: tuple[Judged, ...] = ("gradient", "update", "weight", "buffer")
 """What the verdict is about, in the order in which a step makes them: the first that is off is nearest to the cause.
 
@@ -22,7 +22,8 @@ ALL = "(all)"
 
 def names(trace: Trace, kind: Compared) -> list[str]:
     """Return the columns' names of a kind: its tensors, then `ALL`."""
-    named = {"buffer": trace.layout.buffers, "activation": trace.layout.activations}
+    seen = trace.layout.activations
+    named = {"buffer": trace.layout.buffers, "activation": seen, "activation_gradient": seen}
     return [*named.get(kind, trace.layout.parameters), ALL]
 
 

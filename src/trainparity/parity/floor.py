@@ -12,7 +12,7 @@ from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import RecordError
 
-_COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "start")
+_COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "activation_gradient", "start")
 
 
 class Floor(Protocol):

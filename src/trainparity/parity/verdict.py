@@ -88,7 +88,7 @@ def judge_traces(
         ranks_agree=not disagreements,
     )
     if rows:
-        return explain(verdict, Difference(left, right, floor, margin, min(rows)))
+        return explain(verdict, Difference(left, right, floor, margin, min(rows), names))
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):

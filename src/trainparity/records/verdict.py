@@ -44,6 +44,9 @@ class Verdict(Record):
     """Where the runs differ, or why the pair was skipped, failed or cannot be judged."""
     cause: str | None = None
     """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves a cause."""
+    link: str | None = None
+    """Of `different`: the link of the chain inputs, forward, loss, backward, accumulation, reduction, clipping, update,
+    buffers on which the runs part (`start`: they began apart); null where too little was recorded to place it."""
     explanation: str | None = None
     """The cause in one sentence."""
     advice: str | None = None

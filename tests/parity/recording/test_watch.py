@@ -59,8 +59,11 @@ def test_activations_do_not_depend_on_how_the_batch_is_cut(
     model.load_state_dict(state)
     watch.moved()
     cut = step(watch, model, optimizer, X[1::2], X[0::2])
-    assert watch.forward.names == ["(input)", "0", "1", "2"]
+    assert watch.forward.names == ["(input)", "0", "1", "2", "(output)"] and watch.forward.outputs == ["(output)"]
     assert torch.allclose(whole["activation/sketch"], cut["activation/sketch"], rtol=1e-5, atol=1e-5)
+    given_back = whole["activation_gradient/sketch"], cut["activation_gradient/sketch"]
+    assert torch.allclose(*given_back, rtol=1e-5, atol=1e-6)
+    assert (given_back[0].norm(dim=1) > 0).tolist() == [False, True, True, True, True]  # data take no gradient
     assert whole["samples"] == cut["samples"] and cut["num_samples"] == 8
     assert whole["rank/rows"].tolist() == [[8]] and cut["rank/rows"].tolist() == [[4, 4]]
     other = step(watch, model, optimizer, X + 0.01)
@@ -174,7 +177,12 @@ def test_nothing_is_left_behind(model: nn.Module, optimizer: torch.optim.Optimiz
 
 
 def test_padding_on_the_right_makes_no_other_sample() -> None:
-    from trainparity.parity.recording.forward import content_digests
+    from trainparity.parity.recording.forward import identifying
+    from trainparity.parity.recording.sketch import row_digests
+
+    def content_digests(inputs: tuple[Tensor, ...], keywords: dict[str, Tensor]) -> Tensor | None:
+        given = identifying(inputs, keywords)
+        return None if given is None else row_digests(given)
 
     tokens = torch.tensor([[5, 7, 9, 0, 0], [1, 2, 3, 4, 0]])
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])

@@ -12,6 +12,7 @@ from trainparity.parity.causes import (
     loss,
     modes,
     optimizer,
+    passes,
     precision,
     randomness,
     ranks,
@@ -49,6 +50,10 @@ RULES: tuple[Rule, ...] = (
     batchnorm.batchnorm_statistics,
     randomness.randomness,
     precision.other_format,
+    # What no named fault explains, placed by outputs and their gradients.
+    passes.forward,
+    passes.loss_or_targets,
+    passes.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,
     rate.learning_rate,

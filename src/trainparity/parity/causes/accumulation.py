@@ -1,7 +1,8 @@
 """Gradients that are added up over the wrong micro-batches."""
 
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
-from trainparity.parity.difference import Difference, fit
+from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, listed, rule
-from trainparity.parity.difference import Difference, fit
+from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 
 

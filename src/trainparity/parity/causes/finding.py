@@ -35,8 +35,8 @@ class Rule:
 
     cause: str
     """The identifier that a verdict names, such as `loss-normalisation`."""
-    link: Link
-    """Where on the chain the cause lies."""
+    link: Link | None
+    """Where on the chain the cause lies; None: not known."""
     proof: str
     """What proves it: the cause's paragraph in docs/verdict.md, joined with those of its other rules."""
     advice: str

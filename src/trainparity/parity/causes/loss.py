@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.difference import Difference, combine, fit
+from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import combine, fit
 from trainparity.parity.recording.trace import Trace
 
 

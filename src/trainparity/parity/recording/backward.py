@@ -20,7 +20,7 @@ class BackwardHooks:
     """Hooks on every parameter of a plain model; between `begin` and `read` they look at the gradients that arrive.
 
     They see this rank's own gradients, before DDP averages them. FSDP2's arrive reduced, in shards: of those
-    only the passes are counted.
+    only the passes are counted, and what is held before them is measured.
     """
 
     def __init__(self, model: nn.Module, ended: Callable[[], None]) -> None:
@@ -79,12 +79,16 @@ class BackwardHooks:
         self._sketches[-1] += sign * self._sketch(gradient)
 
     def _arrived_sharded(self, parameter: Tensor) -> None:
-        self.reached()
+        if self.active:
+            self._enter()
 
     def reached(self) -> None:
         """Note a backward pass; FSDP2 hands no gradient over in those of micro-batches before the last."""
-        if self.active and self._sharded:
+        if self.active and self._sharded and not self._in_backward:
             self._enter()
+            # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
+            held = [p.grad.to_local() for p, _ in self._signed if isinstance(p.grad, DTensor)]
+            self._squares[-1] = sum(norm(part) ** 2 for part in held)
 
     def _end_first_pass(self) -> None:
         self._fresh = False

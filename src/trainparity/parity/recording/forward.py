@@ -5,37 +5,34 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
-from trainparity.parity.recording.formats import where_float64_is
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.sketch import Sketcher, mix, row_digests
+from trainparity.parity.recording.passes import Pass, tensors
+from trainparity.parity.recording.sketch import Sketcher, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""
 
-STAND_IN = torch.iinfo(torch.int64).min
-"""The identity of a row that is no sample: its loss weighs nothing."""
-
-INPUT = "(input)"
-"""The name of what the model is given, among its activations."""
+INPUT, OUTPUT = "(input)", "(output)"
+"""The names of what the model is given and of what it returns, among its activations."""
 
 
 class ForwardHooks:
-    """Hooks on every module of a plain model; between `begin` and `read` they look at what passes.
-
-    An activation [B, ...] is summed over its samples, each with a random sign that belongs to the sample. That
-    sum does not depend on how the batch was cut into micro-batches and over ranks, so it can be compared.
-    """
+    """Hooks on every module of a plain model; between `begin` and `read` they look at what passes."""
 
     def __init__(self, model: nn.Module, size: int, samples: Samples | None, *, attach: bool) -> None:
         self._model, self._samples = model, samples
         self._sketch = Sketcher(size)
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
+        self.outputs: list[str] = []
+        """Those that the loop called itself: the whole model's output, or its parts'."""
         self.modules = [(name or "(model)", module) for name, module in model.named_modules()]
         leaves = [] if is_cut(model) else self.modules
         self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
+        self._names = {id(module): name for name, module in self.modules}
         self._handles: list[Any] = []
         if attach:
             self._attach()
@@ -52,12 +49,12 @@ class ForwardHooks:
     def _attach(self) -> None:
         for _, module in self.modules:
             self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+            self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
         for name, module in self._leaves:
 
             def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> None:
                 if self._looking():
-                    self._activation(name, output)
+                    self._see(name, output)
 
             self._handles.append(module.register_forward_hook(seen))
 
@@ -75,103 +72,138 @@ class ForwardHooks:
         """Look at a new step; `expected` gives the samples of each micro-batch, where the loop knows them."""
         self._expected = list(expected)
         self._micro_batch, self._taken, self._depth = 0, 0, 0
-        self._signs: Tensor | None = None
-        self._sums: dict[str, Tensor] = {}
-        self.rows: list[int] = []
-        self.samples: list[Tensor] = []
-        self.random_state: int | None = None
-        self.drew = 0
-        self._before = 0
-        self.evaluating: Tensor | None = None
+        self._passes: list[Pass] = []
+        self._returned: list[tuple[Pass, list[Tensor]]] = []
+        self._source: nn.Module | None = None
+        self._blind_depth = 0
+        self._aside: tuple[Any, Any, list[Tensor]] | None = None
 
     def next_micro_batch(self) -> None:
         """Note that a backward pass has ended."""
         self._micro_batch, self._taken = self._micro_batch + 1, 0
+        self._returned, self._source = [], None
+
+    def passes(self) -> list[Pass]:
+        """Return the step's passes so far that belong to the training."""
+        return [one for one in self._passes if one.counts()]
 
     def _looking(self) -> bool:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
         return self.active and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1
 
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        if not self._looking():
-            return
-        if self._depth == 0:
-            self._enter_model(inputs, keywords)
-        self._depth += 1
+        if self._looking():
+            if self._depth == 0:
+                self._begin_pass(module, inputs, keywords)
+            self._depth += 1
+        elif self.active and not torch.is_grad_enabled() and self._depth == 0:
+            self._blind_depth += 1
 
-    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if not self._looking() or self._depth == 0:
-            return
-        self._depth -= 1
-        if self._depth == 0:
-            self._announce_backward(output)
-            self.drew += random_state(self._model) != self._before
+    def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
+        if self._looking() and self._depth:
+            self._depth -= 1
+            if self._depth == 0:
+                self._end_pass(module, output)
+        elif self._blind_depth and not torch.is_grad_enabled():
+            self._blind_depth -= 1
+            if self._blind_depth == 0:  # it may be a frozen part, whose output another part is given
+                self._aside = inputs, keywords, list(tensors(output))
 
-    def _announce_backward(self, output: Any) -> None:
-        """Tell of the backward pass when it reaches what the model returned."""
-        leaves = (leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad)
-        if self.on_backward and (leaf := next(leaves, None)) is not None:
-            reached = self.on_backward
-            leaf.register_hook(lambda gradient: reached())  # type: ignore[no-untyped-call]
-
-    def _enter_model(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        self._before = random_state(self._model)
-        if self.random_state is None:
-            self.random_state = self._before
-            self.evaluating = torch.tensor([not module.training for _, module in self.modules])
+    def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        evaluating = torch.tensor([not module.training for _, module in self.modules])
+        found = Pass(module.training, random_state(self._model), evaluating)
+        if not self._passes:
             device = next((p.device.type for p in self._model.parameters()), "cpu")
             self.autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
             if self.on_enter:
                 self.on_enter(self.autocast)
                 self.on_enter = None
-        contents = content_digests(inputs, keywords)
-        if contents is None:
-            self._signs = None
-            return
-        samples = self._identities(inputs, keywords, contents)
-        real = samples != STAND_IN
-        self.rows.append(int(real.sum()))
-        self.samples.append(samples[real])
-        self._signs = (1.0 - 2.0 * (mix(samples + 1) & 1).double()) * real
-        self._activation(INPUT, (inputs, keywords))
+        self._passes.append(found)
+        self._identify(found, module, inputs, keywords)
+        if found.samples is not None:
+            self._see(INPUT, (inputs, keywords))
 
-    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], contents: Tensor) -> Tensor:
+    def _identify(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Find out which samples a pass is given, or which earlier pass it goes on from."""
+        given = identifying(inputs, keywords)
+        if given is None:
+            return
+        if self._aside is not None and _shares(given, self._aside[2]):
+            (inputs, keywords, _), self._aside = self._aside, None
+            given = identifying(inputs, keywords)
+            if given is None:
+                return
+        earlier = next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
+        others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(given)]
+        if earlier is None and others and (given.grad_fn is not None or module is not self._source):
+            earlier = others[-1]  # another part is called, with as many rows
+        if earlier is not None:
+            found.after(earlier)
+        elif given.grad_fn is None:
+            self._source = self._source or module
+            found.of(self._identities(inputs, keywords, given))
+        # Else another model made the input: there are no samples to know it by.
+
+    def _end_pass(self, module: nn.Module, output: Any) -> None:
+        found = self._passes[-1]
+        name = self._names[id(module)]
+        name = OUTPUT if name == "(model)" else name
+        if name in found.activations or self._see(name, output):
+            self.outputs += [name] if name not in self.outputs else []
+        found.drew = random_state(self._model) != found.state
+        made = list(tensors(output))
+        self._returned.append((found, made))
+        for tensor in made[:_MOST_OUTPUTS]:
+            if tensor.requires_grad:
+                tensor.register_hook(lambda gradient: self._reached(found))  # type: ignore[no-untyped-call]
+
+    def _reached(self, found: Pass) -> None:
+        """Tell of the backward pass when it reaches what the model returned."""
+        found.reach()
+        if self.on_backward:
+            self.on_backward()
+
+    def _see(self, name: str, output: Any) -> bool:
+        seen = bool(self._passes) and self._passes[-1].see(name, output, self._sketch)
+        if seen and name not in self.names:
+            self.names.append(name)
+        return seen
+
+    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], given: Tensor) -> Tensor:
         if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
             self.next_micro_batch()  # its backward pass was not seen
         if self._micro_batch < len(self._expected):
             known = self._expected[self._micro_batch]
-            part = known[self._taken : self._taken + len(contents)]
+            part = known[self._taken : self._taken + len(given)]
             self._taken += len(part)
-            if len(part) == len(contents):
+            if len(part) == len(given):
                 return part
         if self._samples is not None:
             return self._samples(inputs, keywords).detach().flatten().to("cpu", torch.int64)
-        return contents
+        return row_digests(given).cpu()
 
-    def _activation(self, name: str, output: Any) -> None:
-        leaves = (leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
-        tensor = next((leaf for leaf in leaves if leaf.is_floating_point() and leaf.ndim), None)
-        if tensor is None or self._signs is None:
-            return
-        rows = where_float64_is(tensor.detach())
-        signs = self._signs.to(rows.device)
-        if len(rows) % len(signs):
-            return
-        signed = signs.repeat_interleave(len(rows) // len(signs)) @ rows.double().reshape(len(rows), -1)
-        sketch = self._sketch(signed)
-        self._sums[name] = self._sums.get(name, 0) + sketch
-        if name not in self.names:
-            self.names.append(name)
-
-    def activations(self) -> Tensor:
-        """Return the step's sums so far: float64 [A, size] in the order of `names`."""
-        empty = torch.zeros(self._sketch.size, dtype=torch.float64)
-        sums = [self._sums.get(name, empty) for name in self.names]
-        return torch.stack(sums) if sums else torch.zeros(0, self._sketch.size, dtype=torch.float64)
+    def sums(self) -> Tensor:
+        """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
+        found = torch.zeros(2, len(self.names), self._sketch.size, dtype=torch.float64)
+        for one in self.passes():
+            for kind, values in enumerate((one.activations, one.gradients)):
+                for name, value in values.items():
+                    found[kind, self.names.index(name)] += value
+        return found
 
 
-def content_digests(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
-    """Hash each sample by the contents of the first tensor [B, ...] that the model is given: int64 [B].
+_MOST_OUTPUTS = 8
+"""Tensors of what a model returns that are watched for the backward pass."""
+
+
+def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
+    """Tell whether a tensor is one of those that a pass returned, or a view of it."""
+    places = {tensor.untyped_storage().data_ptr() for tensor in made if not isinstance(tensor, DTensor)} - {0}
+    return not isinstance(given, DTensor) and given.untyped_storage().data_ptr() in places
+
+
+def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
+    """Return the tensor [B, ...] by whose rows samples are known: the first that the model is given.
 
     The first alone, as wrappers hand labels to the module that they call and loops without one don't. Tokens that
     an `attention_mask` leaves out don't count, so that padding on the right does not make another sample.
@@ -179,12 +211,10 @@ def content_digests(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor
     named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
     leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
     tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim), None)
-    if tensor is None:
-        return None
     mask = named.get("attention_mask")
-    if isinstance(mask, Tensor) and mask.shape == tensor.shape:
+    if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)
-    return row_digests(tensor).cpu()
+    return tensor
 
 
 def random_state(model: nn.Module) -> int:

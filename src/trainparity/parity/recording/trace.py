@@ -17,7 +17,7 @@ from trainparity.records.base import Record, RecordError, Settings, replacing
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[3] = 3
+    version: Literal[4] = 4
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -39,6 +39,8 @@ class Layout(Record):
     """The twin's number; 0 for no twin."""
     activations: list[str] = Field(default_factory=list)
     """Modules whose outputs were seen, in the order of the forward pass."""
+    outputs: list[str] = Field(default_factory=list)
+    """Those among them that the loop called itself: the whole model, or its parts, in their order."""
     modules: dict[str, str] = Field(default_factory=dict)
     """Class by name of every module."""
     tied: dict[str, str] = Field(default_factory=dict)
@@ -74,7 +76,9 @@ class Trace:
 
     - `gradient`, `weight`, `buffer`: `<kind>/sketch` float64 [T, P, S], `<kind>/norm` [T, P], `<kind>/digest` int64.
       Gradients after reduction and unscaling, before clipping; weights and buffers after the update.
-    - `start/sketch` [T, P, S]: weights before the update. `activation/sketch` [T, A, S]. `applied/norm` [T, P]:
+    - `start/sketch` [T, P, S]: weights before the update. `activation/sketch`, `activation_gradient/sketch` [T, A, S]:
+      sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
+      without the loss scale; zeros where none was seen. `applied/norm` [T, P]:
       gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.

@@ -10,6 +10,7 @@ from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks, Samples
 from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
@@ -74,6 +75,7 @@ class StepWatch:
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
+            "outputs": self.forward.outputs,
             "modules": {name: type(module).__name__ for name, module in self.forward.modules},
             "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
             "modal": [name for name, module in self.forward.modules if _has_modes(module)],
@@ -240,13 +242,19 @@ class StepWatch:
         if self._groups is None:  # not before: only now all ranks and shards are surely there
             self._groups = groups(self.model)
         first_of_groups = sorted(set(self._groups.tolist()))
-        arrays["activation/sketch"] = ranks.gather(seen.activations())[first_of_groups].sum(0)
-        arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(seen.rows, dtype=torch.int64))
-        arrays["rank/random_state"] = ranks.gather(torch.tensor(seen.random_state or 0))
-        arrays["rank/drew"] = ranks.gather(torch.tensor(seen.drew))
-        mode = seen.evaluating if seen.evaluating is not None else torch.zeros(len(seen.modules), dtype=torch.bool)
+        passes = seen.passes()
+        sums = ranks.gather(seen.sums())[first_of_groups].sum(0)
+        arrays["activation/sketch"] = sums[0]
+        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
+        arrays["activation_gradient/sketch"] = sums[1] / len(first_of_groups) / (self._scale or 1.0)
+        samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
+        rows = [len(part) for part in samples]
+        arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(rows, dtype=torch.int64))
+        arrays["rank/random_state"] = ranks.gather(torch.tensor(passes[0].state if passes else 0))
+        arrays["rank/drew"] = ranks.gather(torch.tensor(sum(one.drew for one in passes)))
+        mode = passes[0].evaluating if passes else torch.zeros(len(seen.modules), dtype=torch.bool)
         arrays["evaluating"] = mode
-        local = torch.cat(seen.samples) if seen.samples else torch.zeros(0, dtype=torch.int64)
+        local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
         # Zero pads the ranks' lists to one length, so no sample may be zero.
         by_rank = ranks.gather_ragged(torch.where(local >= 0, local + 1, local))
         # A group's samples count once, unless its ranks, against all sense, see different ones.

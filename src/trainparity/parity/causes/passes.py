@@ -1,0 +1,137 @@
+"""Differences placed between what modules return and the gradients that come back through them."""
+
+import torch
+
+from trainparity.parity.causes.batchnorm import rows_per_pass
+from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.chain import INPUT, OUTPUT
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
+from trainparity.parity.fitting import fit
+
+
+def same_start(difference: Difference) -> bool:
+    """Tell whether the step begins with the same weights, for the same samples, in one number format."""
+    if difference.stage != "gradient" or not difference.same_precision or difference.beyond["start"]:
+        return False
+    hashes = difference.pair("samples")
+    return hashes is not None and torch.equal(*hashes)
+
+
+def same_cut(difference: Difference) -> bool:
+    """Tell whether both runs hand the samples to the model in passes of the same sizes."""
+    left, right = (rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right))
+    return left == right
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="weights and samples are equal, no random numbers explain it, and what the model returns is beyond the "
+    "floor: another layer, another function in `forward`",
+    advice="compare what both runs' forward computes in the named module, and between it and the one before",
+)
+def forward(difference: Difference) -> Finding | None:
+    """The same weights and samples make other outputs."""
+    chain, first = difference.chain, difference.first_activation
+    if not same_start(difference) or first in (None, INPUT) or chain.outputs_agree:
+        return None
+    if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
+        return None  # sums over rows that no identity is known of
+    others = _other_modules(difference)
+    agree = chain.names[: chain.names.index(str(first))]
+    last = next((name for name in reversed(agree) if name != INPUT), "")
+    where = "what forward returns" if first == OUTPUT else f"the output of {first} ({difference.activation_kind()})"
+    how = f" though that of {last} before it agrees" if last else ""
+    also = f"; {some(others)}" if others else ""
+    if not same_cut(difference):
+        also += "; the runs cut the batch differently, so a layer that mixes samples would show this too"
+    return Finding(
+        f"{where} differs in {difference.runs[1]} from {difference.runs[0]}{how}; weights and samples are equal{also}",
+        {"first_output": str(first), "outputs_that_agree": len(agree), "other_modules": others, "equal": _EQUAL[:2]},
+    )
+
+
+_EQUAL = ["weights before the step", "samples", "outputs of the model"]
+
+
+def _other_modules(difference: Difference) -> list[str]:
+    """Name the modules that are of another class, or in one run only."""
+    left, right = (trace.layout.modules for trace in (difference.left, difference.right))
+    found = []
+    for name in dict.fromkeys([*left, *right]):
+        if name != "(model)" and left.get(name) != right.get(name):
+            kinds = [
+                f"{kinds.get(name, 'not there')} in {run}"
+                for kinds, run in zip((left, right), difference.runs, strict=True)
+            ]
+            found.append(f"{name} is {kinds[0]} and {kinds[1]}")
+    return found
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="weights, samples and all outputs of the model agree, and the gradient of the loss by them does not, "
+    "not even up to one factor",
+    advice="compare the targets (shifted, shuffled, encoded otherwise) and the loss function (softmax before a loss "
+    "that has its own, reduction, weights, label smoothing)",
+)
+def loss_or_targets(difference: Difference) -> Finding | None:
+    """The same outputs are given another gradient by the loss."""
+    chain = difference.chain
+    if not same_start(difference) or not chain.outputs_agree or chain.judged is None:
+        return None
+    if chain.judged not in chain.backward:
+        return None
+    evidence: Evidence = {"output": chain.judged, "equal": _EQUAL, "outputs_that_agree": len(chain.names)}
+    also = ""
+    if not same_cut(difference):
+        evidence["samples_of_each_pass"] = [
+            str(rows_per_pass(trace, difference.row)) for trace in (difference.left, difference.right)
+        ]
+        also = (
+            ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
+        )
+    return Finding(
+        f"the model returns the same for the same samples in both runs, and in {difference.runs[1]} the gradient of "
+        f"the loss by it is another one: another loss function, or other targets{also}",
+        evidence,
+    )
+
+
+@rule(
+    "backward",
+    "backward",
+    proof="outputs of the model agree, and the gradient of the loss by them, and a gradient that backward makes "
+    "from there does not",
+    advice="look for a detach, a hook on gradients or a custom autograd function between the named module and the next",
+)
+def backward(difference: Difference) -> Finding | None:
+    """The same gradient of the outputs becomes another one on its way back."""
+    chain = difference.chain
+    if not same_start(difference) or not chain.outputs_agree or chain.judged is None or chain.judged in chain.backward:
+        return None
+    off = [name for name in chain.backward if name not in (INPUT, chain.judged)]
+    own = own_gradients_agree(difference)
+    if not off and own is not False:
+        return None
+    parameters = [name for name in difference.beyond["gradient"] if name != ALL]
+    if off:
+        where = f"the gradient of the output of {off[-1]}"
+    else:
+        where = f"the gradient of {parameters[-1] if parameters else 'a parameter'}, though those of all outputs agree,"
+    return Finding(
+        f"{where} differs in {difference.runs[1]} from {difference.runs[0]}; the model returns the same, and the "
+        "gradient of the loss by that agrees",
+        {"modules": off, "parameters": parameters, "equal": [*_EQUAL, "gradients of the outputs"]},
+    )
+
+
+def own_gradients_agree(difference: Difference) -> bool | None:
+    """Tell whether what backward passes made, before ranks average it, adds up to the same; None if not recorded."""
+    left, right = difference.micro()
+    if not len(left) or not len(right):
+        return None
+    ours, theirs = left.sum(0), right.sum(0)
+    return fit(ours, theirs)[1] <= max(difference.tolerance, 1e-5)

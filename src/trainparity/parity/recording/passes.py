@@ -1,0 +1,95 @@
+"""One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves
+
+from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.sketch import Sketcher, mix
+
+STAND_IN = torch.iinfo(torch.int64).min
+"""The identity of a row that is no sample: its loss weighs nothing."""
+
+_CHUNK = 1 << 24
+"""Numbers that are held in float64 at a time."""
+
+
+class Pass:
+    """A call of the model, or of a part of it that the loop calls by itself.
+
+    What a module returns [B, ...] is summed over the samples, each with a random sign that belongs to the sample; and
+    so is the gradient of it. Such a sum does not depend on how the batch was cut into micro-batches and over ranks.
+    """
+
+    def __init__(self, training: bool, state: int, evaluating: Tensor) -> None:
+        self.training, self.state, self.evaluating = training, state, evaluating
+        self.samples: Tensor | None = None
+        """Identities, int64 [B]; None: the pass takes what an earlier one, or another model, returned."""
+        self.source: Pass | None = None
+        """The pass whose samples these are, where the loop calls parts of a model one after the other."""
+        self.reached = False
+        """Whether a backward pass came through it."""
+        self.drew = False
+        """Whether it drew random numbers."""
+        self.activations: dict[str, Tensor] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self._signs: Tensor | None = None
+
+    def of(self, samples: Tensor) -> None:
+        """Take samples by their identities, int64 [B]."""
+        self.samples = samples
+        self._signs = (1.0 - 2.0 * (mix(samples + 1) & 1).double()) * (samples != STAND_IN)
+
+    def after(self, source: "Pass") -> None:
+        """Take the samples of an earlier pass, in its order."""
+        self.source, self._signs = source, source._signs
+
+    def counts(self) -> bool:
+        """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
+        return self.training or self.reached
+
+    def reach(self) -> None:
+        """Note that a backward pass came through it, and through those that its samples came by."""
+        found: Pass | None = self
+        while found is not None and not found.reached:
+            found.reached = True
+            found = found.source
+
+    def see(self, name: str, output: Any, sketch: Sketcher) -> bool:
+        """Add what a module returned, and later its gradient; tell whether there was a tensor [B, ...] in it."""
+        for tensor in tensors(output):
+            if tensor.is_floating_point() and tensor.ndim and not isinstance(tensor, DTensor):
+                seen = self._sum(tensor, sketch)
+                if seen is not None:
+                    _add(self.activations, name, seen)
+                    if tensor.requires_grad:
+                        tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch))  # type: ignore[no-untyped-call]
+                    return True
+        return False
+
+    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher) -> None:
+        if (seen := self._sum(gradient, sketch)) is not None:
+            _add(self.gradients, name, seen)
+
+    def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
+        """Sketch the signed sum over the samples; None where the rows are no samples."""
+        if self._signs is None or not len(self._signs) or len(tensor) % len(self._signs):
+            return None
+        rows = where_float64_is(tensor.detach()).flatten(1) if tensor.ndim > 1 else tensor.detach()[:, None]
+        signs = self._signs.to(rows.device).repeat_interleave(len(rows) // len(self._signs))
+        at_once = max(1, _CHUNK // max(1, rows.shape[1]))
+        parts = zip(torch.split(signs, at_once), torch.split(rows, at_once), strict=True)
+        return sketch(torch.stack([part @ some.double() for part, some in parts]).sum(0))
+
+
+def tensors(values: Any) -> Iterable[Tensor]:
+    """Return the tensors in arguments or results, in their order."""
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
+    sums[name] = sums[name] + value if name in sums else value
