@@ -12,6 +12,7 @@ BELOW: dict[str, set[str]] = {
     "closure": set(),
     "errors": set(),
     "exits": {"errors"},
+    "ownership": set(),
     "records": {"errors"},
     "validation": {"errors"},
     "params": {"validation", "strategies"},
@@ -24,6 +25,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
+        "ownership",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -32,14 +34,17 @@ BELOW: dict[str, set[str]] = {
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "validation", "params", "records", "environment", "errors", "exits", "closure", "workloads", "strategies",
-        "training",
+        "validation", "params", "records", "environment", "errors", "exits", "ownership", "closure", "workloads",
+        "strategies", "training",
     },
     "pipeline": {
         "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
         "claims.quantities", "claims.schema", "claims.weights",
     },
-    "loading": {"params", "records", "environment", "data", "workloads", "strategies", "measure", "training", "launch"},
+    "loading": {
+        "ownership", "params", "records", "environment", "data", "workloads", "strategies", "measure", "training",
+        "launch",
+    },
     "check": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
     "cli": {

@@ -73,7 +73,7 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
     done = subprocess.run(
         command, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1 and "deadline_s: 4" in done.stderr
+    assert done.returncode == 2 and "deadline_s: 4" in done.stderr
     assert containers() == []
 
 
@@ -84,5 +84,5 @@ def test_a_stopped_engine_is_one_sentence(own_project: Project) -> None:
         [sys.executable, "stages/probe.py"], cwd=own_project.folder, env=nowhere, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "no Docker engine answers" in done.stderr and "set `runtime: host`" in done.stderr

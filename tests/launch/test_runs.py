@@ -1,6 +1,6 @@
 """Real worker processes: trained, skipped, failed, interrupted and resumed."""
 
-import os
+import re
 import shutil
 import signal
 import subprocess
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 import yaml
@@ -144,10 +145,25 @@ def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:
     assert set(files(layout.report(RUNS, "ddp"))) == {"untrained.json"}
 
 
-def test_a_killed_process_is_failed_with_its_signal(here: Path) -> None:
-    status = run(misbehaving("kill"), "plain")
+@pytest.mark.parametrize(
+    ("how", "name", "reason"),
+    [
+        ("kill", "ddp", "rank 1 was ended by SIGKILL"),  # and no word of rank 0, which lost its connection
+        ("os-exit", "plain", "rank 0 ended with exit code 0 before its training did"),
+        ("exit", "plain", "rank 0: the program called sys.exit(0)"),
+    ],
+)
+def test_the_first_death_is_blamed(here: Path, how: str, name: str, reason: str) -> None:
+    status = run(misbehaving(how, rank=1 if name == "ddp" else 0), name)
     assert status.status == "failed"
-    assert status.reason == "rank 0 was ended by SIGKILL (the system may have run out of memory)"
+    assert (status.reason or "").startswith(reason)
+
+
+def test_a_hang_ends_at_its_deadline_and_says_who_waited_for_whom(here: Path) -> None:
+    status = run(misbehaving("hang", rank=1).model_copy(update={"step_deadline_s": 8.0}), "ddp")
+    assert status.status == "failed"
+    hung, waited = r"rank 1 was in \S*tests/support/misbehaving.py:\d+ loss", r"rank 0 waited in \S+:\d+ \w+"
+    assert re.fullmatch(f"no step ended in 0:00:08: {hung}; {waited}", status.reason or "")
 
 
 def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
@@ -170,19 +186,31 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     shutil.rmtree(layout.state(RUNS, name))
     shutil.rmtree(layout.report(RUNS, name))
     command = [sys.executable, str(ROOT / "stages/train.py"), name]
-    stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     checkpoint = here / f".trainparity/work/runs/{name}/checkpoints/run/state.json"
     wait_for(checkpoint, stage)
-    if number == signal.SIGKILL:  # as when the machine goes down: nothing can clean up
-        os.killpg(stage.pid, number)
-    else:
-        stage.send_signal(number)
+    ranks = psutil.Process(stage.pid).children(recursive=True)
+    stage.send_signal(number)  # SIGKILL to the stage alone, which can't tell its ranks
     _, errors = stage.communicate(timeout=60)
     assert stage.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
+    assert not psutil.wait_procs(ranks, timeout=10)[1]
     assert not layout.state(RUNS, name).exists() and not layout.report(RUNS, name).exists()
     resumed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
+
+
+def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:
+    """The second process waits and takes what the first made; trained at once, they would destroy it."""
+    Path("params.yaml").write_text(yaml.safe_dump(misbehaving("slow", after=12).model_dump(mode="json")))
+    detect().write(layout.environment(RUNS))
+    command = [sys.executable, str(ROOT / "stages/train.py"), "plain"]
+    stages = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [stage.communicate(timeout=120) for stage in stages]
+    assert [stage.returncode for stage in stages] == [0, 0], outputs
+    assert sum("waiting for process" in output for output, _ in outputs) == 1
+    assert [output.splitlines()[-1] for output, _ in outputs] == ["plain: trained"] * 2
+    assert files(layout.state(RUNS, "plain")) == files(trained / layout.state(RUNS, "plain"))
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:

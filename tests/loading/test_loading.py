@@ -169,7 +169,7 @@ def test_the_stage_writes_a_report_whole_or_says_what_is_missing(project: Path) 
     del written["loading"]
     (project / "params.yaml").write_text(yaml.safe_dump(written))
     done = stage("loading")
-    assert done.returncode == 1 and done.stderr.startswith("params.yaml: loading: missing; ")
+    assert done.returncode == 2 and done.stderr.startswith("params.yaml: loading: missing; ")
 
 
 @needs_linux

@@ -59,6 +59,7 @@ TRAINING = {"reference", "counterpart", *TRAIN}
         (("dataset", "image_size"), 16, {"prepare", "report"}),
         (("parallel",), "cpu", {"experiment", "report"}),
         (("deadline_s",), 60.0, set()),
+        (("step_deadline_s",), 60.0, set()),
         (("scales",), {"large": {"train": {"seed": 9}}}, set()),
         (("pairs",), {}, {"compare", "report", "counterpart"}),
         (("memory_limit_mib",), 100.0, {"report"}),

@@ -48,7 +48,7 @@ def test_report_names_a_missing_record(root: Path) -> None:
     missing = layout.timing(Path("runs"), "ddp")
     (root / missing).unlink()
     done = run("report", root)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert str(missing) in done.stderr
     assert "Traceback" not in done.stderr
     assert not (root / "reports" / "index.html").exists()
@@ -82,6 +82,6 @@ def test_experiment_of_a_skipped_run_has_its_status_and_nothing_else(root: Path)
 
 def test_experiment_names_a_mistake(root: Path) -> None:
     shutil.rmtree(layout.state(root / "runs", "ddp"))
-    assert run("experiment", root).returncode == 1
+    assert run("experiment", root).returncode == 2
     (root / "params.yaml").write_text("parallel: dpp\n")
     assert run("experiment", root).returncode == 2

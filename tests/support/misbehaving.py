@@ -1,11 +1,14 @@
 """Workloads that go wrong in a worker process, as a user's might."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from tests.support.mlp import Mlp, MlpOptions
@@ -13,7 +16,7 @@ from trainparity.workloads import Batch
 
 
 class MisbehavingOptions(MlpOptions):
-    how: Literal["raise", "kill", "kill-workers", "slow"]
+    how: Literal["raise", "kill", "kill-workers", "slow", "hang", "exit", "os-exit", "segfault", "no-memory"]
     rank: int = 0
     after: int = 5
 
@@ -39,4 +42,14 @@ class Misbehaving(Mlp):
                         child.join()
                 case "slow":
                     time.sleep(0.2)
+                case "hang":
+                    time.sleep(3600)
+                case "exit":
+                    sys.exit(0)
+                case "os-exit":
+                    os._exit(0)
+                case "segfault":
+                    ctypes.string_at(0)
+                case "no-memory":
+                    torch.empty(1 << 50)
         return super().loss(model, batch)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
-_GRACE_S = 60
+GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
 
 
@@ -50,6 +51,8 @@ def _environment(num_threads: int) -> dict[str, str]:
 def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     """Run one of our modules on a spec in a new process; return its exit code, a signal's number negated.
 
+    After SIGINT or SIGTERM it may write a checkpoint; a second signal, or the end of its grace, kills it.
+
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
     """
@@ -60,7 +63,13 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        if len(received) > 1:
+            worker.kill()
+            return
         worker.terminate()
+        killer = threading.Timer(GRACE_S, worker.kill)
+        killer.daemon = True
+        killer.start()
 
     with _handlers_restored():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -98,7 +107,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.launcher.api import elastic_launch
 
-    config = nodes.launch_config(invitation, first=first, grace_s=_GRACE_S)
+    config = nodes.launch_config(invitation, first=first, grace_s=GRACE_S)
     try:
         with _handlers_restored():
             elastic_launch(config, sys.executable)("-m", WORKER, str(invitation.spec))

@@ -1,19 +1,15 @@
-"""One run from its settings to its outputs: trained, skipped with the reason, or failed with the reason."""
+"""The kinds of runs, each from its settings: a reference, a configuration, a seed, a picture, a counterpart."""
 
-import shutil
-import signal
-import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.code import code_of_run
-from trainparity.launch.processes import run_workers
-from trainparity.params import COUNTERPART, Configuration, Params, Timing, reference_name
+from trainparity.launch.execution import execute, made_before, publish, status_of
+from trainparity.params import COUNTERPART, Configuration, Params, reference_name
 from trainparity.records import layout
-from trainparity.records.base import Record, write_text
 from trainparity.records.run import Status
-from trainparity.training.spec import Failure, Result, RunSpec
+from trainparity.training.spec import RunSpec
 
 WORK = Path(".trainparity/work")
 """Checkpoints and unfinished outputs, one folder a run, named as its outputs are."""
@@ -30,7 +26,8 @@ def run_reference(
     """Train an entry of `references` and its twins as the run `reference-<entry>`."""
     name, configuration = reference_name(reference), params.reference_configuration(reference)
     twins = params.parity.twins
-    return _run(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=timed)
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, twins=twins)
+    return _run(spec, name, configuration, runs)
 
 
 def reference_that_is_there(
@@ -40,12 +37,7 @@ def reference_that_is_there(
     name, configuration = reference_name(reference), params.reference_configuration(reference)
     twins = params.parity.twins
     spec = _specify(params, environment, name, configuration, runs=runs, data=data, twins=twins, timed=True)
-    path = layout.report(runs, name) / _MADE_FROM
-    if isinstance(spec, Unavailable) or not path.exists():
-        return None
-    same = path.read_text(encoding="utf-8") == _MadeFrom.of(spec).as_json()
-    status = Status.read(layout.status(runs, name))
-    return status if same and status.status == "trained" else None
+    return None if isinstance(spec, Unavailable) else made_before(spec, runs)
 
 
 def run_configuration(
@@ -59,7 +51,8 @@ def run_configuration(
         reason = f"its reference, {reference}, was {status.status}: {status.reason}"
         return _skip(name, configuration, reason, status.remedy, runs)
     state = layout.state(runs, reference)
-    return _run(params, environment, name, configuration, runs=runs, data=data, reference=state, timed=timed)
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, reference=state)
+    return _run(spec, name, configuration, runs)
 
 
 def run_seed(params: Params, environment: Environment, reference: str, seed: int, *, runs: Path, data: Path) -> Status:
@@ -67,14 +60,16 @@ def run_seed(params: Params, environment: Environment, reference: str, seed: int
     assert params.curves is not None
     params = params.with_reference(reference, train=params.curves.train | {"seed": seed})
     name, configuration = f"{reference}-{seed}", params.reference_configuration(reference)
-    return _run(params, environment, name, configuration, runs=runs, data=data, traced=False, timed=False)
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=False, traced=False)
+    return _run(spec, name, configuration, runs)
 
 
 def run_picture(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
     """Train the model of `picture` as the run `picture`; `params` are those of that training."""
     assert params.picture is not None
     configuration = params.reference_configuration(params.picture.reference)
-    return _run(params, environment, "picture", configuration, runs=runs, data=data, traced=False, timed=False)
+    spec = _specify(params, environment, "picture", configuration, runs=runs, data=data, timed=False, traced=False)
+    return _run(spec, "picture", configuration, runs)
 
 
 def run_counterpart(params: Params, environment: Environment, *, runs: Path, data: Path) -> Status:
@@ -82,7 +77,8 @@ def run_counterpart(params: Params, environment: Environment, *, runs: Path, dat
     reference = params.reference_of(COUNTERPART)
     state = layout.state(runs, reference_name(reference))
     configuration = params.reference_configuration(reference)
-    return _run(params, environment, COUNTERPART, configuration, runs=runs, data=data, reference=state, timed=False)
+    spec = _specify(params, environment, COUNTERPART, configuration, runs=runs, data=data, timed=False, reference=state)
+    return _run(spec, COUNTERPART, configuration, runs)
 
 
 def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
@@ -91,33 +87,16 @@ def skip_counterpart(params: Params, reason: str, *, runs: Path) -> Status:
     return _skip(COUNTERPART, configuration, reason, None, runs)
 
 
-def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
-    """Record that a run was not tried, and why."""
-    status = _status(name, configuration, status="skipped", reason=reason, remedy=remedy)
-    _publish(status, runs, _work(runs, name))
-    return status
-
-
-def _run(
-    params: Params,
-    environment: Environment,
-    name: str,
-    configuration: Configuration,
-    *,
-    runs: Path,
-    data: Path,
-    reference: Path | None = None,
-    twins: int = 0,
-    traced: bool = True,
-    timed: bool,
-) -> Status:
-    how = {"reference": reference, "twins": twins, "traced": traced}
-    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, **how)
+def _run(spec: RunSpec | Unavailable, name: str, configuration: Configuration, runs: Path) -> Status:
     if isinstance(spec, Unavailable):
         return _skip(name, configuration, spec.reason, spec.remedy, runs)
-    status = _execute(spec)
-    _MadeFrom.of(spec).write(spec.work / "report" / _MADE_FROM)
-    _publish(status, runs, spec.work)
+    return execute(spec, runs)
+
+
+def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
+    """Record that a run was not tried, and why."""
+    status = status_of(name, configuration, status="skipped", reason=reason, remedy=remedy)
+    publish(status, runs, _work(runs, name))
     return status
 
 
@@ -151,81 +130,10 @@ def _specify(
         device_name=device_name(environment, placement.device),
         data=data,
         work=_work(runs, name),
+        step_deadline_s=params.step_deadline_s,
         position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
         **how,
     )
-
-
-_MADE_FROM = "made-from.json"
-
-
-class _MadeFrom(Record):
-    """What a run was made from, beside what it measured."""
-
-    identity: str
-    """`RunSpec.identity`, which leaves the timed phase out."""
-    timing: Timing | None
-
-    @classmethod
-    def of(cls, spec: RunSpec) -> Self:
-        return cls(identity=spec.identity(), timing=spec.timing)
-
-
-def _execute(spec: RunSpec) -> Status:
-    """Run the workers; an earlier interrupted run of the same identity is resumed."""
-    mark, identity = spec.work / "identity", spec.identity()
-    if not mark.exists() or mark.read_text() != identity:
-        shutil.rmtree(spec.work, ignore_errors=True)
-        write_text(mark, identity)
-    for old in spec.work.glob("failure-*.json"):
-        old.unlink()
-    spec.write(spec.work / "spec.json")
-    codes = run_workers(spec, spec.work / "spec.json")
-    facts = {"device": spec.placement.device, "emulated": spec.placement.emulated}
-    if codes:
-        reason = _failure(spec.work, codes)
-        return _status(spec.run, spec.configuration, status="failed", reason=reason, **facts)
-    result = Result.read(spec.work / "result.json")
-    return _status(spec.run, spec.configuration, status="trained", steps=result.steps, loss=result.loss, **facts)
-
-
-def _failure(work: Path, codes: dict[int, int]) -> str:
-    """Say why a run failed: the first rank's exception, or how a process died."""
-    reports = sorted(work.glob("failure-*.json"), key=lambda path: path.stat().st_mtime_ns)
-    for path in reports:
-        print(Failure.read(path).traceback, file=sys.stderr)
-    if reports:
-        first = Failure.read(reports[0])
-        return f"rank {first.rank}: {first.message}"
-    rank, code = min(codes.items())
-    if code < 0:
-        hint = " (the system may have run out of memory)" if code == -signal.SIGKILL else ""
-        return f"rank {rank} was ended by {signal.Signals(-code).name}{hint}"
-    return f"rank {rank} ended with exit code {code} and no message"
-
-
-def _status(name: str, configuration: Configuration, **facts: object) -> Status:
-    settings = configuration.model_dump(include=set(Status.model_fields) - {"device", "run"})
-    return Status.model_validate({"run": name, **settings, **facts})
-
-
-def _publish(status: Status, runs: Path, work: Path) -> None:
-    """Move a run's parts, finished, to where the pipeline expects them; of a run that did not train, the status."""
-    finished = work
-    if status.status != "trained":
-        finished = work / "untrained"
-        shutil.rmtree(finished, ignore_errors=True)
-        status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
-    status.write(finished / "state" / "status.json")
-    (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
-    places = {"report": layout.report(runs, status.run), "state": layout.state(runs, status.run)}
-    for folder in places.values():
-        shutil.rmtree(folder, ignore_errors=True)
-    for part, folder in places.items():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        (finished / part).rename(folder)
-    if status.status != "failed":  # a failed run may resume from its checkpoint when its cause is mended
-        shutil.rmtree(work)
 
 
 def device_name(environment: Environment, device: str) -> str:

@@ -16,6 +16,7 @@ from trainparity.data.workers import WorkersFailed
 from trainparity.loading.memory import descendants_memory, settled_shared_memory
 from trainparity.loading.spec import MeasurementSpec, measurement
 from trainparity.measure.clocks import synchronise
+from trainparity.ownership import end_with_owner
 from trainparity.params import Loader
 from trainparity.records.loading import LoaderFigures, LoaderMemory
 from trainparity.strategies import Execution
@@ -31,6 +32,7 @@ _MIB = 1 << 20
 
 def main() -> int:
     """Measure what a spec asks for; return the exit code."""
+    end_with_owner()
     spec = MeasurementSpec.read(Path(sys.argv[1]))
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are measured too
     torch.set_num_threads(spec.placement.num_threads)

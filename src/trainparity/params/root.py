@@ -39,6 +39,8 @@ class Params(Section):
     """Where the training stages run: as processes of this machine, or each in a container of its image."""
     deadline_s: float | None = Field(default=None, gt=0)
     """A training stage in a container is stopped after so many seconds, its checkpoint kept; null never stops it."""
+    step_deadline_s: float | None = Field(default=None, gt=0)
+    """A run fails when no step has ended for so many seconds; null: 30 times its slowest step, at least 300 s."""
     memory_limit_mib: float | None = Field(default=None, gt=0)
     """Device memory that a study's fastest run must keep within; null: no limit. It limits nothing itself."""
     workload: Workload

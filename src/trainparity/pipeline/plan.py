@@ -40,8 +40,8 @@ class Planner:
         """Take the settings, this machine, and the folder of the stages' scripts."""
         self._params, self._environment, self._scripts = params, environment, scripts
         self._known = nothing_known()
-        # `deadline_s` ends a stage or does not, and `scales` are laid over the rest already.
-        self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s"})
+        # A deadline ends a stage or does not, and `scales` are laid over the rest already.
+        self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s", "step_deadline_s"})
 
     def plans(self) -> dict[str, Plan]:
         """Return the plan of each stage that these settings have, by its path below `runs/plan` without `.json`."""

@@ -96,6 +96,12 @@ def replacing(path: Path) -> Iterator[Path]:
         _remove(unfinished)
 
 
+def move_folder(source: Path, target: Path) -> None:
+    """Move a folder, also to another file system; a folder at `target` is replaced when the new one is whole there."""
+    with replacing(target) as unfinished:
+        shutil.move(source, unfinished)
+
+
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)

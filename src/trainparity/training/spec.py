@@ -22,7 +22,7 @@ class RunSpec(Record):
     dataset: Dataset
     train: Train
     parity: Parity
-    twins: int
+    twins: int = 0
     """Twins to train after the run."""
     traced: bool = True
     """False: it is only trained, for its losses and weights; there is nothing to judge then."""
@@ -41,13 +41,16 @@ class RunSpec(Record):
     """State folder of the reference that windows restart from; None for the reference itself."""
     work: Path
     """Where the run keeps checkpoints and unfinished outputs."""
+    step_deadline_s: float | None = None
+    """A rank ends when no step has ended for so many seconds; None: what the steps before took decides."""
     position: str = ""
     """Shown beside the progress bar, for example `[3/8]`."""
 
     def identity(self) -> str:
         """Hash what the run's state depends on: a checkpoint of another identity is not resumed."""
         judging = {"margin", "twins"}  # of which `twins` beside it says what is trained
-        without: dict[str, Any] = {"position": True, "work": True, "timing": True, "parity": judging}
+        without: dict[str, Any] = dict.fromkeys(("position", "work", "timing", "step_deadline_s"), True)
+        without |= {"parity": judging}
         digest = hashlib.sha256(json.dumps(self.model_dump(mode="json", exclude=without), sort_keys=True).encode())
         inputs = [self.data / "manifest.json"]
         if self.reference:
@@ -61,10 +64,19 @@ EXIT_INTERRUPTED = 143
 """A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, and the next run resumes from it."""
 
 
+ENDED = "ended-{}"
+"""An empty file in the work folder: the rank of this number has ended as it should."""
+
+STACKS = "stacks-{}.txt"
+"""In the work folder: where the rank of this number was when a step took too long; empty if none did."""
+
+
 class Failure(Record):
     """Why a rank died, in `<work>/failure-<rank>.json`."""
 
     rank: int
+    time: float
+    """Seconds since 1970."""
     message: str
     """The exception's type and text, in one line."""
     traceback: str

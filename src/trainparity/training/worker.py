@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -16,48 +17,62 @@ import torch.distributed as dist
 
 from trainparity import workloads
 from trainparity.data.prepared import load as load_data
+from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution
 from trainparity.training import plain_phase, timing_phase
+from trainparity.training.deadline import StepDeadline
 from trainparity.training.evaluation import evaluate, predicts
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
 from trainparity.training.resuming import Interrupted
-from trainparity.training.spec import EXIT_INTERRUPTED, Failure, Result, RunSpec
+from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure, Result, RunSpec
 
 
 def main() -> int:
     """Run one rank; return its exit code."""
     _quieten()
     spec = RunSpec.read(Path(sys.argv[1]))
+    end_with_owner()
     rank = int(os.environ.get("RANK", "0"))
+    stacks = spec.work / STACKS.format(rank)
+    deadline = StepDeadline(stacks, spec.step_deadline_s, compiled=spec.configuration.compile != "none")
     try:
         with _process_group(spec) as execution:
-            run(spec, execution)
+            run(spec, execution, deadline)
     except Interrupted as error:
         if rank == 0:
             print(f"{spec.run}: {error}; run it again to resume from there", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except Exception as error:
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        failure = Failure(rank=rank, message=message[:2000], traceback=traceback.format_exc())
-        failure.write(spec.work / f"failure-{rank}.json")
+    except SystemExit as error:
+        _report(spec, rank, f"the program called sys.exit({'' if error.code is None else repr(error.code)})")
         return 1
+    except Exception as error:
+        _report(spec, rank, f"{type(error).__name__}: {error}")
+        return 1
+    (spec.work / ENDED.format(rank)).touch()
     return 0
 
 
-def run(spec: RunSpec, execution: Execution) -> None:
+def _report(spec: RunSpec, rank: int, message: str) -> None:
+    """Write why this rank dies, for the launcher; called while the exception is handled."""
+    line = " ".join(message.split())[:2000]
+    failure = Failure(rank=rank, time=time.time(), message=line, traceback=traceback.format_exc())
+    failure.write(spec.work / f"failure-{rank}.json")
+
+
+def run(spec: RunSpec, execution: Execution, deadline: StepDeadline) -> None:
     """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
     torch.set_num_threads(spec.placement.num_threads)
-    _Phases(spec, execution).run()
+    _Phases(spec, execution, deadline).run()
 
 
 class _Phases:
     """The phases of a run on one rank, each with a trainer of its own."""
 
-    def __init__(self, spec: RunSpec, execution: Execution) -> None:
-        self._spec, self._execution = spec, execution
+    def __init__(self, spec: RunSpec, execution: Execution, deadline: StepDeadline) -> None:
+        self._spec, self._execution, self._deadline = spec, execution, deadline
         self._workload = workloads.load(spec.workload.name, spec.workload.options)
         self._dataset = load_data(spec.data)
         self._main = execution.rank == 0
@@ -83,28 +98,37 @@ class _Phases:
         """Write, last of all, what became of the run; `loss` is the mean of its last ten steps."""
         Result(steps=self._first.num_steps, loss=loss).write(self._spec.work / "result.json")
 
+    def _phase(self, name: str, done: int) -> None:
+        """Start a phase; `done` steps are behind it."""
+        self._deadline.phase()
+        self._progress.phase(name, done)
+
+    def _stepped(self, loss: float | None = None) -> None:
+        self._deadline.step()
+        self._progress.step(loss)
+
     def _plain(self) -> None:
         """Train without a trace."""
-        losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._progress.step)
+        losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._stepped)
         plain_phase.write(self._spec, self._first, losses)
         if self._main:
             self._finish(sum(losses[-10:]) / len(losses[-10:]))
 
     def _traced(self) -> None:
         """Train with the trace, then what else is asked for."""
-        spec, progress, first = self._spec, self._progress, self._first
+        spec, first = self._spec, self._first
         parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
-        progress.phase("parity", 0)
-        has_trained = parity.run(progress.step)
+        self._phase("parity", 0)
+        has_trained = parity.run(self._stepped)
         self._score(first if has_trained and parity.is_whole else None)
         for number in range(1, spec.twins + 1):
-            progress.phase(f"twin {number}", number * first.num_steps)
+            self._phase(f"twin {number}", number * first.num_steps)
             # A model that draws random numbers itself draws other ones for samples in another order.
             order = 0 if parity.draws_random_numbers() else number
-            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(progress.step)
+            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(self._stepped)
         if spec.timing:
-            progress.phase("timing", self._total - self._timed)
-            timing = timing_phase.measure(spec, spec.timing, self._trainer(), progress.step)
+            self._phase("timing", self._total - self._timed)
+            timing = timing_phase.measure(spec, spec.timing, self._trainer(), self._stepped)
             if self._main:
                 timing.write(spec.work / "report" / "timing.json")
         if self._main:  # which alone has written the trace
@@ -122,7 +146,9 @@ class _Phases:
             return
         if trained is None:
             trained = self._trainer()
-            plain_phase.train(self._spec, trained, stop_requested=self._stop, progress=lambda loss: None)
+            plain_phase.train(
+                self._spec, trained, stop_requested=self._stop, progress=lambda loss: self._deadline.step()
+            )
         evaluation = evaluate(trained)
         if self._main:
             evaluation.write(path)

@@ -1,0 +1,140 @@
+"""Why a run's ranks died: the first death is blamed, not the peers that lost their connection to it."""
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from trainparity.launch.processes import GRACE_S
+from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure
+
+_FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_MEANING = {
+    signal.SIGSEGV: "a segmentation fault, of compiled code",
+    signal.SIGBUS: "often a full /dev/shm, or a file that was cut short while it was mapped",
+    signal.SIGABRT: "compiled code gave up; its message is above",
+    signal.SIGILL: "an instruction that this processor lacks",
+    signal.SIGFPE: "an integer divided by zero in compiled code",
+}
+_MEMORY = "; fewer samples at once need less memory: twice the accumulation_steps are the same training"
+_OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "MemoryError")
+
+
+class Machine:
+    """Counts the processes that the kernel ended for want of memory since it was made."""
+
+    _COUNTS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
+
+    def __init__(self) -> None:
+        self._before = self._killed()
+
+    def ran_out_of_memory(self) -> bool | None:
+        """Tell whether there was one; None where the kernel does not say."""
+        now = self._killed()
+        return None if now is None or self._before is None else now > self._before
+
+    def _killed(self) -> int | None:
+        found = [
+            int(line.split()[1])
+            for path in self._COUNTS
+            if path.exists()
+            for line in path.read_text().splitlines()
+            if line.startswith("oom_kill ")
+        ]
+        return sum(found) if found else None
+
+
+def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Machine) -> str:
+    """Say in one line why a run failed.
+
+    Args:
+        work: Its work folder.
+        codes: Exit codes of the ranks that failed, a signal's number negated.
+        ranks: The ranks of this machine.
+        machine: Made before the run started.
+    """
+    if stuck := _stuck(work):
+        return stuck
+    failures = [Failure.read(path) for path in work.glob("failure-*.json")]
+    reports = {failure.rank: failure for failure in sorted(failures, key=lambda failure: failure.time)}
+    for report in reports.values():
+        print(report.traceback, file=sys.stderr)
+    # A rank that could say nothing died first: its peers only lost their connection to it.
+    silent = {rank: code for rank, code in codes.items() if rank not in reports and not _by_launcher(code, reports)}
+    if silent:
+        rank = min(silent, key=lambda rank: silent[rank] == -signal.SIGKILL)
+        return _death(rank, silent[rank], machine)
+    gone = [rank for rank in ranks if rank not in codes and not (work / ENDED.format(rank)).exists()]
+    if gone:
+        return f"rank {gone[0]} ended with exit code 0 before its training did, as by os._exit(0)"
+    if reports:
+        first = next(iter(reports.values()))
+        memory = _MEMORY if any(word in first.message for word in _OUT_OF_MEMORY) else ""
+        return f"rank {first.rank}: {first.message}{memory}"
+    return _death(*next(iter(codes.items())), machine)
+
+
+def _by_launcher(code: int, reports: Mapping[int, Failure]) -> bool:
+    """Tell whether the launcher ended a rank, as another had failed: by SIGTERM, and after its grace by SIGKILL."""
+    if code == -signal.SIGKILL:
+        return bool(reports) and time.time() - min(report.time for report in reports.values()) >= GRACE_S
+    return code in (-signal.SIGTERM, EXIT_INTERRUPTED)
+
+
+def _death(rank: int, code: int, machine: Machine) -> str:
+    if code >= 0:
+        return f"rank {rank} ended with exit code {code} and no message, as by os._exit({code})"
+    number = signal.Signals(-code)
+    text = f"rank {rank} was ended by {number.name}"
+    if number != signal.SIGKILL:
+        return f"{text} ({_MEANING[number]})" if number in _MEANING else text
+    match machine.ran_out_of_memory():
+        case True:
+            return f"{text} as the system ran out of memory{_MEMORY}"
+        case False:
+            return f"{text}, not for want of memory: something else sent it"
+        case None:
+            return f"{text} (the system may have run out of memory)"
+
+
+def _stuck(work: Path) -> str | None:
+    """Say where ranks were when a step took longer than its deadline; None if none did."""
+    stacks = {path: path.read_text(encoding="utf-8") for path in sorted(work.glob(STACKS.format("*")))}
+    places = {path.stem.rpartition("-")[2]: _Place(text) for path, text in stacks.items() if text}
+    if not places:
+        return None
+    for text in stacks.values():
+        print(text, file=sys.stderr)
+    busy = [f"rank {rank} was in {place.name}" for rank, place in places.items() if not place.waits]
+    waiting = [f"rank {rank} waited in {place.name}" for rank, place in places.items() if place.waits]
+    return f"no step ended in {next(iter(places.values())).limit}: {'; '.join(busy + waiting)}"
+
+
+_LIBRARIES = r"site-packages|/lib/python|trainparity/training/|^<frozen "
+_WAITING = ("_engine_run_backward",)
+
+
+class _Place:
+    """Where the main thread of a rank was, from what `faulthandler` wrote."""
+
+    def __init__(self, text: str) -> None:
+        found = re.search(r"Timeout \((.+?)\)", text)
+        self.limit = found[1] if found else "its deadline"
+        threads = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)
+        frames = max(([*_FRAME.finditer(thread)] for thread in threads), key=_is_main)
+        own = [f for f in frames if not re.search(_LIBRARIES, f["file"])]
+        place = next(iter(own or frames), None)
+        self.name = f"{_short(place['file'])}:{place['line']} {place['function']}" if place else "an unknown place"
+        self.waits = any(f["function"] in _WAITING or "torch/distributed/" in f["file"] for f in frames)
+        """Whether a backward pass or a collective, where a rank waits for the others, was under way."""
+
+
+def _is_main(frames: list[re.Match[str]]) -> tuple[bool, int]:
+    return any(frame["file"].endswith("trainparity/training/worker.py") for frame in frames), len(frames)
+
+
+def _short(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

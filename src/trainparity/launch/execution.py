@@ -1,0 +1,96 @@
+"""One run from its spec to its outputs: trained, or failed with the reason; by one owner at a time."""
+
+import shutil
+from pathlib import Path
+from typing import Self
+
+from trainparity.environment import num_nodes
+from trainparity.launch.deaths import Machine, reason
+from trainparity.launch.processes import run_workers
+from trainparity.ownership import owned
+from trainparity.params import Configuration, Timing
+from trainparity.records import layout
+from trainparity.records.base import Record, move_folder, write_text
+from trainparity.records.run import Status
+from trainparity.training.spec import ENDED, Result, RunSpec
+
+_MADE_FROM = "made-from.json"
+
+
+class _MadeFrom(Record):
+    """What a run was made from, beside what it measured."""
+
+    identity: str
+    """`RunSpec.identity`, which leaves the timed phase out."""
+    timing: Timing | None
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Self:
+        return cls(identity=spec.identity(), timing=spec.timing)
+
+
+def execute(spec: RunSpec, runs: Path) -> Status:
+    """Train a run and move what it wrote to `runs`; one that another process made from the same meanwhile is taken.
+
+    Raises:
+        StoppedBySignal: this process got SIGINT or SIGTERM; the next call resumes from the checkpoint.
+    """
+    with owned(spec.work, lambda text: print(text, flush=True)) as waited:
+        if waited and (made := made_before(spec, runs)):
+            return made
+        status = _train(spec)
+        _MadeFrom.of(spec).write(spec.work / "report" / _MADE_FROM)
+        publish(status, runs, spec.work)
+    return status
+
+
+def made_before(spec: RunSpec, runs: Path) -> Status | None:
+    """Return the status of a trained run that `execute` would train again from the same; None if there is none."""
+    path = layout.report(runs, spec.run) / _MADE_FROM
+    if not path.exists() or path.read_text(encoding="utf-8") != _MadeFrom.of(spec).as_json():
+        return None
+    status = Status.read(layout.status(runs, spec.run))
+    return status if status.status == "trained" else None
+
+
+def _train(spec: RunSpec) -> Status:
+    """Run the workers; an earlier interrupted run of the same identity is resumed."""
+    mark, identity = spec.work / "identity", spec.identity()
+    if not mark.exists() or mark.read_text() != identity:
+        shutil.rmtree(spec.work, ignore_errors=True)
+        write_text(mark, identity)
+    result = spec.work / "result.json"
+    for old in (result, *spec.work.glob("failure-*.json"), *spec.work.glob(ENDED.format("*"))):
+        old.unlink(missing_ok=True)
+    spec.write(spec.work / "spec.json")
+    machine = Machine()
+    codes = run_workers(spec, spec.work / "spec.json")
+    facts = {"device": spec.placement.device, "emulated": spec.placement.emulated}
+    if codes or not result.exists():
+        ranks = range(spec.configuration.num_processes) if num_nodes() == 1 else ()  # of the others nothing is known
+        why = reason(spec.work, codes, ranks, machine)
+        return status_of(spec.run, spec.configuration, status="failed", reason=why, **facts)
+    trained = Result.read(result)
+    return status_of(spec.run, spec.configuration, status="trained", steps=trained.steps, loss=trained.loss, **facts)
+
+
+def status_of(name: str, configuration: Configuration, **facts: object) -> Status:
+    """Return a run's status: its settings, and what became of it."""
+    settings = configuration.model_dump(include=set(Status.model_fields) - {"device", "run"})
+    return Status.model_validate({"run": name, **settings, **facts})
+
+
+def publish(status: Status, runs: Path, work: Path) -> None:
+    """Move a run's parts, finished, to where the pipeline expects them; of a run that did not train, the status."""
+    finished = work
+    if status.status != "trained":
+        finished = work / "untrained"
+        shutil.rmtree(finished, ignore_errors=True)
+        status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
+    status.write(finished / "state" / "status.json")
+    (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
+    places = {"report": layout.report(runs, status.run), "state": layout.state(runs, status.run)}
+    for part, folder in places.items():
+        move_folder(finished / part, folder)
+    if status.status != "failed":  # a failed run may resume from its checkpoint when its cause is mended
+        shutil.rmtree(work)

@@ -1,0 +1,109 @@
+"""One owner of a folder at a time, by a kernel lock: others wait, and what the owner started ends with it.
+
+The lock is on a file beside the folder and is freed by the kernel however the owner ends. The processes that it starts
+poll the lock: one that can have it has lost its owner. A parent's death would say less: launchers lie between.
+(flock(2): https://man7.org/linux/man-pages/man2/flock.2.html)
+"""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OWNER = "TRAINPARITY_OWNER"
+"""Environment variable of the processes that an owner starts: a token and the lock's path."""
+
+_POLL_S = 0.25
+
+
+@contextmanager
+def owned(folder: Path, say: Callable[[str], None]) -> Iterator[bool]:
+    """Own a folder, which need not exist; processes that are started meanwhile can end with this one.
+
+    Args:
+        folder: Its lock is the file `<folder>.lock`, which stays.
+        say: Told once that another process owns the folder, or that its last owner was killed.
+
+    Yields:
+        Whether another owner was waited for.
+    """
+    lock = folder.with_name(f"{folder.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    token = uuid.uuid4().hex
+    descriptor, waited = _acquire(lock, folder, say)
+    try:
+        left = _owner(descriptor)
+        text = json.dumps({"token": token, "process": f"process {os.getpid()} on {socket.gethostname()}"})
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+        if left:
+            say(f"{folder}: its last owner, {left}, was killed; what it started ends now")
+            time.sleep(4 * _POLL_S)
+        before = os.environ.get(OWNER)
+        os.environ[OWNER] = f"{token} {lock.absolute()}"
+        try:
+            yield waited
+        finally:
+            os.environ.pop(OWNER)
+            if before is not None:
+                os.environ[OWNER] = before
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def end_with_owner() -> None:
+    """From now on end this process by SIGKILL, within a second, when the owner that started it is gone."""
+    token, _, path = os.environ.get(OWNER, "").partition(" ")
+    if token:
+        descriptor = os.open(path, os.O_RDWR)
+        threading.Thread(target=_watch, args=(descriptor, token), name="trainparity-owner", daemon=True).start()
+
+
+def _watch(descriptor: int, token: str) -> None:
+    while _content(descriptor).get("token") == token and not _try(descriptor, fcntl.LOCK_SH):
+        time.sleep(_POLL_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _acquire(lock: Path, folder: Path, say: Callable[[str], None]) -> tuple[int, bool]:
+    """Return the locked file's descriptor, and whether it was waited for."""
+    waited = False
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        while not _try(descriptor, fcntl.LOCK_EX):
+            if not waited and (owner := _owner(descriptor)):
+                waited = True
+                say(f"{folder}: waiting for {owner}, which works there")
+            time.sleep(_POLL_S)
+        if lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
+            return descriptor, waited
+        os.close(descriptor)  # removed while it was waited for
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(descriptor: int) -> str:
+    return _content(descriptor).get("process", "")
+
+
+def _content(descriptor: int) -> dict[str, str]:
+    """Return what the owner wrote; empty if it has ended by itself."""
+    try:
+        found: dict[str, str] = json.loads(os.pread(descriptor, 4096, 0) or "{}")
+    except ValueError:  # half written by a process that was killed
+        return {"token": "", "process": "a process"}
+    return found

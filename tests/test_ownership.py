@@ -1,0 +1,66 @@
+"""One owner of a folder at a time, and what it started ends with it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from trainparity.ownership import OWNER, owned
+
+CHILD = """
+import time
+from trainparity.ownership import end_with_owner
+end_with_owner()
+print(1, flush=True)
+time.sleep(60)
+"""
+OWNING = f"""
+import subprocess, sys
+from pathlib import Path
+from trainparity.ownership import owned
+with owned(Path(sys.argv[1]), print):
+    child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdout=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    print(child.pid, flush=True)
+    child.wait()
+"""
+
+
+def test_a_child_ends_when_its_owner_is_killed_and_the_next_owner_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    owner = subprocess.Popen([sys.executable, "-c", OWNING, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout
+    child = int(owner.stdout.readline())
+    owner.kill()
+    owner.wait()
+    said: list[str] = []
+    with owned(folder, said.append) as waited:
+        assert not waited
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert len(said) == 1
+    assert f"process {owner.pid} on " in said[0]
+    assert "was killed" in said[0]
+    with owned(folder, said.append):
+        assert len(said) == 1  # an owner that ended by itself is no news
+
+
+def test_a_child_of_an_owner_that_gave_up_ends_too(tmp_path: Path) -> None:
+    with owned(tmp_path / "run", print):
+        child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
+        assert child.stdout
+        child.stdout.readline()
+    assert OWNER not in os.environ
+    assert child.wait(timeout=10) == -signal.SIGKILL
+
+
+def test_a_lock_file_that_is_damaged_or_removed_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").write_text('{"tok')
+    said: list[str] = []
+    with owned(tmp_path / "run", said.append):
+        (tmp_path / "run.lock").unlink()
+    with owned(tmp_path / "run", said.append):
+        pass
+    assert said == [f"{tmp_path / 'run'}: its last owner, a process, was killed; what it started ends now"]
