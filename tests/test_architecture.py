@@ -29,8 +29,8 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.recording",
     },
-    "attach": {"records", "parity"},
-    "run": {"records", "errors", "attach"},
+    "attach": {"ownership", "records", "parity"},
+    "run": {"records", "errors", "ownership", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {

@@ -59,18 +59,25 @@ def owned(folder: Path, say: Callable[[str], None]) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def end_with_owner() -> None:
-    """From now on end this process by SIGKILL, within a second, when the owner that started it is gone."""
+def end_with_owner(*, if_killed: bool = False) -> None:
+    """From now on end this process by SIGKILL, within a second, when the owner that started it is gone.
+
+    Args:
+        if_killed: Only then; an owner that ends by itself may leave it behind.
+    """
     token, _, path = os.environ.get(OWNER, "").partition(" ")
     if token:
         descriptor = os.open(path, os.O_RDWR)
-        threading.Thread(target=_watch, args=(descriptor, token), name="trainparity-owner", daemon=True).start()
+        threading.Thread(
+            target=_watch, args=(descriptor, token, if_killed), name="trainparity-owner", daemon=True
+        ).start()
 
 
-def _watch(descriptor: int, token: str) -> None:
+def _watch(descriptor: int, token: str, if_killed: bool) -> None:
     while _content(descriptor).get("token") == token and not _try(descriptor, fcntl.LOCK_SH):
         time.sleep(_POLL_S)
-    os.kill(os.getpid(), signal.SIGKILL)
+    if not if_killed or _content(descriptor).get("token") == token:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _acquire(lock: Path, folder: Path, say: Callable[[str], None]) -> tuple[int, bool]:

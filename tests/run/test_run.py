@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
@@ -33,7 +34,7 @@ def test_a_plain_script_and_its_twins(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"step {step}" for step in range(5)]
     trace = Trace.load(tmp_path / "runs/a")
     assert trace.layout.steps == list(range(6)) and trace.arrays["num_samples"].tolist() == [16] * 6
-    assert trace.layout.activations[0] == "(input)" and len(trace.layout.activations) == 4
+    assert trace.layout.activations == ["(input)", "0", "1", "2", "(output)"]
     assert (tmp_path / "runs/a/twins/2/output.txt").read_text() == done.stdout
     found = compare_folders(tmp_path / "runs/a", tmp_path / "runs/a/twins/1")
     assert (found.verdict, found.calibrated) == ("equivalent", True)
@@ -86,7 +87,8 @@ def test_a_program_that_does_not_train(command: str, tmp_path: Path) -> None:
     words, reason = NO_TRAINING[command]
     done = trainparity("run", "runs/a", "--", *words, cwd=tmp_path)
     assert done.returncode == 2 and reason in done.stderr
-    assert not (tmp_path / "runs/a").exists() and not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs/a").exists()
+    assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
 def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
         assert len(Trace.load(tmp_path / "runs/b").layout.steps) == steps
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path: Path) -> None:
     write(tmp_path, PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))
     process = subprocess.Popen(
@@ -111,13 +113,17 @@ def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it is ignored in a shell's background job
     )
     assert process.stdout and process.stdout.readline() == "step 0\n"
+    children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, errors
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
     assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
-    assert not (tmp_path / "runs/a").exists() and not list((tmp_path / "runs").iterdir())
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not (tmp_path / "runs/a").exists()
+    assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
 def test_the_users_own_sitecustomize_runs_too(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from trainparity.ownership import end_with_owner
+
 SESSION = "TRAINPARITY_SESSION"
 """Environment variable: the folder through which `trainparity run` and the processes it records speak."""
 
@@ -22,6 +24,7 @@ def watch() -> None:
     if not folder or not Path(folder).is_dir():
         return
     session = Path(folder)
+    end_with_owner(if_killed=True)
     (session / "python").touch()
     # torch starts from a constant seed; a script that never seeds must repeat itself with the other two as well.
     random.seed(SEED)

@@ -9,6 +9,7 @@ from pathlib import Path
 import trainparity
 from trainparity.attach.session import Plan, Recorded
 from trainparity.attach.watch import SESSION
+from trainparity.ownership import owned
 from trainparity.run.command import Command
 from trainparity.run.errors import RunError
 
@@ -78,4 +79,5 @@ def session(plan: Plan) -> Iterator[Recording]:
         (folder / "path").mkdir()
         (folder / "path" / "sitecustomize.py").symlink_to(_PACKAGE / "attach" / "site" / "sitecustomize.py")
         (folder / "path" / "trainparity").symlink_to(_PACKAGE)
-        yield Recording(folder)
+        with owned(folder / "session", lambda text: None):
+            yield Recording(folder)
