@@ -45,6 +45,7 @@ FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
+MADE = {"made_elsewhere": whole(T)}
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
@@ -72,6 +73,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "layout": {"groups": [0, 0]}}),
+        ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": {"(input)": 0.1}}),
     ],
     "gradients-not-zeroed": [
         ({}, {"gradients": scaled(2, since=1), "rank__held": torch.tensor([[[0.0]], [[2.0]], [[2.0]], [[2.0]]])}),
@@ -88,7 +90,10 @@ PROVED: dict[str, list[Pair]] = {
     "missing-backward": [
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__backwards": whole(T, 1), "rank__held": NONE_HELD}),
     ],
-    "inputs": [({**CONTENT}, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)})],
+    "inputs": [
+        (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
+        (CONTENT, {**CONTENT, "gradients": OFF, "activations": {"(input)": 0.1}}),
+    ],
     "precision": [
         ({}, {"gradients": scaled(float("inf"), since=2)}),
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),

@@ -316,13 +316,17 @@ for step in range(1000):
 """
 
 
-def test_of_several_optimizers_it_is_said_which_is_recorded(tmp_path: Path) -> None:
+def test_all_optimizers_that_train_something_of_their_own_are_recorded(tmp_path: Path) -> None:
     write(tmp_path, GAN)
-    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 5, "--", sys.executable, "train.py", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "5 optimizer steps of Sequential (49 parameters) with Adam, then stopped; NOT recorded" in done.stderr
-    assert "optimizer 2, SGD over 12 numbers" in done.stderr
+    write(tmp_path, GAN.replace("D(G(torch.randn(8, 2))).mean()", "(-D(G(torch.randn(8, 2)))).mean()"), "other.py")
+    commands = f"{sys.executable} train.py", f"{sys.executable} other.py"
+    done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
+    assert "5 optimizer steps of Sequential (49 parameters) with Adam, 4 of Linear with SGD, then" in done.stderr
+    assert "NOT recorded" not in done.stderr
     assert Trace.load(tmp_path / "runs/a").layout.optimizer == "Adam"
+    assert Trace.load(tmp_path / "runs/a/models/optimizer-2").layout.optimizer == "SGD"
+    assert Trace.load(tmp_path / "runs/a/models/optimizer-2/twins/1").layout.twin == 1
+    assert done.returncode == 1 and "in the model optimizer-2: loss-normalisation" in done.stdout, done.stdout
 
 
 def test_a_recording_that_fails_ends_with_2_and_says_why(tmp_path: Path) -> None:

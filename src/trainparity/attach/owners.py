@@ -49,6 +49,24 @@ def updates_for(optimizer: torch.optim.Optimizer, other: torch.optim.Optimizer) 
     return bool(shared) and not _holds(optimizer, other)
 
 
+def beside(optimizer: torch.optim.Optimizer, others: Sequence[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
+    """Return the optimizers that train something else beside one, as the other half of a GAN; of very many, none."""
+    found: list[torch.optim.Optimizer] = []
+    for other in others:
+        if all(_apart(other, one) for one in (optimizer, *found)):
+            found.append(other)
+    return found if len(found) <= _MOST else []
+
+
+_MOST = 8
+"""Optimizers beside the first; an optimizer for every parameter is one training, of which a part is recorded."""
+
+
+def _apart(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
+    shared = parameters_of(one).keys() & parameters_of(other).keys()
+    return one is not other and not shared and not _holds(one, other) and not _holds(other, one)
+
+
 def _holds(outer: torch.optim.Optimizer, inner: torch.optim.Optimizer) -> bool:
     return any(value is inner for value in vars(outer).values())
 

@@ -30,9 +30,9 @@ class Process:
     def __init__(self, folder: Path) -> None:
         self._session = Session(folder)
         self._optimizers: list[weakref.ref[Optimizer]] = []
-        self._recorder: Recorder | None = None
-        self._recorded: Optimizer | None = None
-        self._facts: dict[str, Any] = {}
+        self._recorded: dict[Optimizer, Recorder] = {}
+        """The first is of the model that is called first; the others train something else beside it."""
+        self._facts: dict[Optimizer, dict[str, Any]] = {}
         self._pid = 0
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._steps_of_others: dict[str, int] = {}
@@ -89,9 +89,11 @@ class Process:
 
         if _loads_data():
             return
-        alive = [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
-        if (optimizer := optimizer_of(module, alive)) is not None:
+        if (optimizer := optimizer_of(module, self._alive())) is not None:
             self._attach(optimizer, module)
+
+    def _alive(self) -> "list[Optimizer]":
+        return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
     def _stepping(self, optimizer: "Optimizer", *_: Any) -> None:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
@@ -99,85 +101,120 @@ class Process:
             _leave_now()
         if not self._pid:
             self._attach(optimizer, None)
-        elif self._recorder is not None and not self._recorder.step and self._replaces_recorded(optimizer):
-            self._recorder.close()
-            self._attach(optimizer, None)
+        elif self._recorded and optimizer not in self._recorded:
+            self._see_another(optimizer)
 
-    def _replaces_recorded(self, optimizer: "Optimizer") -> bool:
-        """Tell whether an optimizer steps in place of the recorded one, which has made no step.
+    def _see_another(self, optimizer: "Optimizer") -> None:
+        """Record an optimizer that was made later, or in place of the first one, which has made no step."""
+        from trainparity.attach.owners import beside
+
+        if self._replaces_first(optimizer):
+            for recorder in self._recorded.values():
+                recorder.close()
+            self._recorded, self._facts = {}, {}
+            self._attach(optimizer, None)
+        elif not self._steps_of_others.get(self._name(optimizer)) and beside(optimizer, list(self._recorded)) == list(
+            self._recorded
+        ):
+            self._try(lambda: self._record(optimizer, None, self._folder_name(optimizer)))
+
+    def _replaces_first(self, optimizer: "Optimizer") -> bool:
+        """Tell whether an optimizer steps in place of the first recorded one, which has made no step.
 
         It updates the same tensors, or makes its second step: the recorded one's module is called, but not trained.
         """
         from trainparity.attach.owners import updates_for
 
-        if self._recorded is None or optimizer is self._recorded:
+        first, recorder = next(iter(self._recorded.items()))
+        if recorder.step:
             return False
-        return updates_for(optimizer, self._recorded) or self._name(optimizer) in self._steps_of_others
+        return updates_for(optimizer, first) or self._name(optimizer) in self._steps_of_others
 
     def _attach(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
-        """Record this optimizer from now on; `called` is the module whose forward pass begins."""
+        """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
         self._pid = os.getpid()
         self._unwatch()
         os.register_at_fork(after_in_child=self._forget)
+        self._try(lambda: self._record_all(optimizer, called))
+
+    def _try(self, record: Callable[[], None]) -> None:
         try:
-            self._record(optimizer, called)
+            record()
         except Exception as error:
             self._session.fail(f"{type(error).__name__}: {error}")
             raise SystemExit(2) from error
 
-    def _record(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
-        from trainparity.attach.owners import model_of
-        from trainparity.parity.recorder import record
+    def _record_all(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
+        from trainparity.attach.owners import beside
         from trainparity.parity.recording import ranks
-        from trainparity.parity.recording.unwrap import unwrap_model, unwrap_optimizer
+        from trainparity.parity.recording.unwrap import unwrap_optimizer
 
-        self._recorded = unwrap_optimizer(optimizer)
-        self._steps_of_others.pop(self._name(self._recorded), None)
+        first = unwrap_optimizer(optimizer)
+        self._steps_of_others.pop(self._name(first), None)
         if not self._session.claim(_name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
-        model, plan = model_of(self._recorded, called), self._session.plan
+        atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
+        self._record(first, called, None)
+        for other in beside(first, self._alive()):
+            self._record(other, called, self._folder_name(other))
+        self._close_before_exit()
+
+    def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
+        from trainparity.attach.owners import model_of
+        from trainparity.parity.recorder import record
+        from trainparity.parity.recording.unwrap import unwrap_model
+
+        model, plan = model_of(optimizer, called), self._session.plan
         plain = unwrap_model(model)
-        self._facts = {
+        if not any(True for _ in plain.parameters()):
+            return
+        self._facts[optimizer] = {
             "model": type(plain).__name__,
-            "optimizer": type(self._recorded).__name__,
+            "optimizer": type(optimizer).__name__,
             "num_parameters": sum(parameter.numel() for parameter in plain.parameters()),
         }
-        atexit.register(self._ended)  # exit functions run last first: this one after the Recorder's
-        self._recorder = record(model, optimizer, plan.folder, interval=plan.interval, twin=plan.twin)
-        self._close_before_exit()
+        self._recorded[optimizer] = record(
+            model, optimizer, plan.folder, interval=plan.interval, twin=plan.twin, name=name
+        )
+
+    def _folder_name(self, optimizer: "Optimizer") -> str:
+        return f"optimizer-{self._number(optimizer)}"
 
     def _stepped(self, optimizer: "Optimizer", *_: Any) -> None:
         """Count a step that has been made, and stop the script after the last one that is asked for."""
         limit = self._session.plan.steps
         if os.getpid() != self._pid or self._stopped:
             return
-        if optimizer is self._recorded and self._recorder is not None:
+        first = next(iter(self._recorded.items()), None)
+        if first is not None and optimizer is first[0]:
             self._steps_of_others = dict.fromkeys(self._steps_of_others, 0)
-            if limit and self._recorder.step >= limit:
+            if limit and first[1].step >= limit:
                 self._stop()
             return
         name = self._name(optimizer)
         self._steps_of_others[name] = self._steps_of_others.get(name, 0) + 1
         if limit and max(self._steps_of_others.values()) >= limit:
-            self._stop()  # the recorded optimizer makes no more steps, or nothing is recorded here
+            self._stop()  # the first recorded optimizer makes no more steps, or nothing is recorded here
 
     def _name(self, optimizer: "Optimizer") -> str:
         from trainparity.attach.owners import parameters_of
 
-        number = next((n for n, made in enumerate(self._optimizers, 1) if made() is optimizer), 0)
         elements = sum(tensor.numel() for tensor in parameters_of(optimizer).values())
-        return f"optimizer {number}, {type(optimizer).__name__} over {elements:,} numbers"
+        return f"optimizer {self._number(optimizer)}, {type(optimizer).__name__} over {elements:,} numbers"
+
+    def _number(self, optimizer: "Optimizer") -> int:
+        """Return the optimizer's place among all that the script has made, from 1."""
+        return next((n for n, made in enumerate(self._optimizers, 1) if made() is optimizer), 0)
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""
         self._stopped = True
-        if self._recorder is not None:
+        if self._recorded:
             import torch
 
             from trainparity.parity.recording import ranks
 
-            self._recorder.close()
             self._ended()
             ranks.gather(torch.zeros(1))
         if threading.current_thread() is not threading.main_thread():
@@ -186,18 +223,29 @@ class Process:
         raise SystemExit(0)
 
     def _ended(self) -> None:
-        """Say what was recorded; once."""
+        """Write the traces and say what was recorded; once."""
         atexit.unregister(self._ended)
-        recorder, self._recorder = self._recorder, None
-        if recorder is None or os.getpid() != self._pid:
+        recorded, self._recorded = self._recorded, {}
+        if not recorded or os.getpid() != self._pid:
             return
-        recorder.close()
+        made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
+        if made:  # the first one's model may have been called without being trained
+            next(iter(made.values())).folder = next(iter(recorded.values())).folder
+        for recorder in recorded.values():
+            recorder.close()
+        names = {self._name(optimizer) for optimizer in recorded}
+        main = next(iter(made or recorded))
         if (self._session.folder / "rank-0").read_text(encoding="utf-8") == str(self._pid):
             Recorded(
-                **self._facts,
-                steps=recorder.step,
+                **self._facts[main],
+                steps=recorded[main].step,
+                beside=[
+                    f"{recorder.step} of {self._facts[one]['model']} with {self._facts[one]['optimizer']}"
+                    for one, recorder in made.items()
+                    if one is not main
+                ],
                 stopped=self._stopped,
-                not_recorded=sorted(self._steps_of_others),
+                not_recorded=sorted(self._steps_of_others.keys() - names),
                 outside=_imported_from(self._session.plan.outside),
             ).write(self._session.folder / "recorded.json")
 
@@ -213,8 +261,8 @@ class Process:
 
     def _forget(self) -> None:
         """Let a forked child leave the trace to its parent."""
-        if self._recorder is not None:
-            atexit.unregister(self._recorder.close)
+        for recorder in self._recorded.values():
+            atexit.unregister(recorder.close)
         atexit.unregister(self._ended)
 
 

@@ -26,6 +26,8 @@ class Recorded(Record):
     optimizer: str
     num_parameters: int
     steps: int
+    beside: list[str]
+    """Steps, models and optimizers that were recorded beside the first."""
     stopped: bool
     """Whether the recording stopped the script, which had not ended by itself."""
     not_recorded: list[str]

@@ -12,9 +12,6 @@ from trainparity.parity.fitting import fit
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
 
-INPUT, OUTPUT = "(input)", "(output)"
-"""The names of what the model is given and of what it returns, among its activations."""
-
 
 @dataclass(frozen=True)
 class Chain:

@@ -1,10 +1,11 @@
 """Judge two recorded runs by their folders: what `trainparity compare` does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
-from trainparity.parity.recording.trace import Trace, comparable, shared_steps
+from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
+from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.base import RecordError
 from trainparity.records.run import Status
@@ -17,7 +18,31 @@ def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, marg
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
     train gives `failed` or `skipped`.
     """
-    names = str(left), str(right)
+    models = {
+        folder: [place.parent.name for place in sorted((folder / MODELS).glob("*/trace.json"))]
+        for folder in (left, right)
+    }
+    if not any(models.values()):
+        return _compare(left, right, twins, margin, (str(left), str(right)))
+    return _compare_all(left, right, models, twins, margin)
+
+
+def _compare_all(
+    left: Path, right: Path, models: Mapping[Path, Sequence[str]], twins: Sequence[Path], margin: float
+) -> Verdict:
+    """Judge all models of two runs, each with the optimizer that is its own."""
+    both = dict.fromkeys([*models[left], *models[right]])
+    found = {}
+    if any((folder / "trace.json").exists() for folder in (left, right)):
+        found[""] = _compare(left, right, twins, margin, (str(left), str(right)))
+    for name in both:
+        places = left / MODELS / name, right / MODELS / name
+        found[name] = _compare(*places, [twin / MODELS / name for twin in twins], margin, (str(left), str(right)))
+    return together(found)
+
+
+def _compare(left: Path, right: Path, twins: Sequence[Path], margin: float, names: tuple[str, str]) -> Verdict:
+    """Judge one model of two runs."""
     try:
         for folder in (left, right):
             if (status := _status(folder)) and status.status != "trained":

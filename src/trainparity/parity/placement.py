@@ -2,8 +2,8 @@
 
 from trainparity.parity.causes.finding import Link
 from trainparity.parity.causes.passes import own_gradients_agree
-from trainparity.parity.chain import INPUT
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.passes import INPUT
 
 
 def place(difference: Difference) -> tuple[Link | None, list[str]]:

@@ -1,6 +1,7 @@
 """`trainparity.record`: the trace of anybody's training loop, from two lines in it."""
 
 import atexit
+import itertools
 import os
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording.forward import Samples
 from trainparity.parity.recording.session import Plan, Session
-from trainparity.parity.recording.trace import Layout
+from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import RecordError, Settings, write_csv
 
@@ -30,6 +31,7 @@ def record(
     every: int = 0,
     follow: str | Path | None = None,
     twin: int | None = None,
+    name: str | None = None,
     sketch_size: int = 64,
     settings: Settings | None = None,
 ) -> "Recorder":
@@ -47,25 +49,29 @@ def record(
         follow: The reference's folder; at each window's start its weights and optimizer state are loaded.
         twin: Make this run a twin: weights moved by half an ulp, recorded into `folder/twins/<twin>`. Twins
             measure the noise floor. By default the environment variable TRAINPARITY_TWIN.
+        name: Of several models with optimizers of their own, as a GAN has: this one's. It is recorded into
+            `folder/models/<name>`, and `compare` judges all of a run together.
         sketch_size: Numbers that one tensor is projected to.
         settings: Facts of the loop to be shown beside the verdict.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: an argument is out of range, or the name is no file name.
         TypeError: the optimizer is none.
         RecordError: the run to follow has no state to load.
     """
     number = int(os.environ.get(TWIN) or 0) if twin is None else twin
-    for name, value, least in (
+    for option, value, least in (
         ("interval", interval, 1),
         ("first", first, 0),
         ("every", every, 0),
         ("twin", number, 0),
     ):
         if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+            raise ValueError(f"{option} is {value}; it must be at least {least}")
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
+    if name is not None:
+        folder, follow = _of_model(Path(folder), name), follow and _of_model(Path(follow), name)
     followed = Path(folder) if number and every and follow is None else Path(follow) if follow is not None else None
     if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
         raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
@@ -139,12 +145,22 @@ class Recorder:
 
     def _finish(self) -> None:
         """End a step and begin the next."""
-        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64))
+        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), next(_STEPS_OF_ALL))
         self.step += 1
         self._loss = torch.nan
         self._busy = True  # a window may load the optimizer's state, which may call its step
         self._session.start(self.step)
         self._busy = False
+
+
+_STEPS_OF_ALL = itertools.count()
+"""Numbers the steps of all optimizers that are recorded in this process, in the order in which they are made."""
+
+
+def _of_model(folder: Path, name: str) -> Path:
+    if not name or name in (".", "..") or Path(name).name != name:
+        raise ValueError(f"name is {name!r}; it must be a file name")
+    return folder / MODELS / name
 
 
 def _sample_source(samples: str | Samples | None) -> Samples | None:

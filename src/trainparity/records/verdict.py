@@ -51,6 +51,10 @@ class Verdict(Record):
     """The cause in one sentence."""
     advice: str | None = None
     """What to change, in one sentence."""
+    model: str | None = None
+    """Of runs that train several models: the one that the cause, or the reason, is about; null for the first."""
+    models: list[str] = Field(default_factory=list)
+    """All of them; empty where there is one."""
     step: int | None = None
     """First optimizer step (from 0) beyond the margin; null if none is."""
     tensor: str | None = None

@@ -34,8 +34,9 @@ def show_cause(verdict: Verdict, console: Console) -> None:
     """Print the cause of a difference, what to change, what confirmed it and the evidence; nothing without a cause."""
     if not verdict.cause:
         return
+    of = f" in the model {verdict.model}" if verdict.model else ""
     lines = [
-        Text.assemble("  cause: ", (verdict.cause, "bold"), f": {verdict.explanation}"),
+        Text.assemble(f"  cause{of}: ", (verdict.cause, "bold"), f": {verdict.explanation}"),
         Text(f"  to change: {verdict.advice}"),
     ]
     if verdict.weights != "different":

@@ -25,6 +25,8 @@ class RunRecord(Record):
     twins: int
     model: str
     optimizer: str
+    beside: list[str]
+    """Steps, models and optimizers that were recorded beside the first."""
     not_recorded: list[str]
     """Optimizers that made steps which the trace does not hold."""
 

@@ -56,6 +56,7 @@ def record_main(runner: Runner, command: Command, folder: Path, settings: Settin
         twins=0,
         model=found.model,
         optimizer=found.optimizer,
+        beside=found.beside,
         not_recorded=found.not_recorded,
     )
 
@@ -129,7 +130,8 @@ def _summary(found: Recorded) -> str:
     text = (
         f"{found.steps} optimizer steps of {found.model} ({found.num_parameters:,} parameters) with {found.optimizer}"
     )
+    text += "".join(f", {other}" for other in found.beside)
     text += ", then stopped" if found.stopped else ", to the script's end"
     if found.not_recorded:
-        text += f"; NOT recorded, as one model and optimizer are: {'; '.join(found.not_recorded)}"
+        text += f"; NOT recorded: {'; '.join(found.not_recorded)}"
     return text

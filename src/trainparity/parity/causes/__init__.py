@@ -35,6 +35,8 @@ RULES: tuple[Rule, ...] = (
     modes.eval_mode,
     samples.other_samples,
     samples.other_values,
+    samples.made_otherwise,
+    samples.other_inputs_beside,
     # What is done to the gradient between backward and the update, seen as it happens.
     accumulation.gradients_not_zeroed,
     accumulation.missing_backward,

@@ -18,7 +18,8 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     held, closures = difference.pair("rank/held"), difference.numbers("closure/held")
     if bool(closures[0]) != bool(closures[1]):
         return Finding(
-            f"the optimizer evaluates its closure again with a gradient of norm {max(closures):.3g} left in it",
+            f"in {difference.who(bool(closures[0]))} the optimizer evaluates its closure again with a gradient of norm "
+            f"{max(closures):.3g} left in it",
             {"norm_held": list(closures)},
             advice="call optimizer.zero_grad() at the start of the closure",
         )
@@ -31,13 +32,15 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
     if (carried[0] > 0) != (carried[1] > 0):
         return Finding(
-            f"step {difference.step} begins with a gradient of norm {max(carried):.3g} left from the step before",
+            f"step {difference.step} of {difference.who(carried[0] > 0)} begins with a gradient of norm "
+            f"{max(carried):.3g} left from the step before",
             evidence,
         )
     early = [_zeroed_between(trace, difference.row) for trace in (difference.left, difference.right)]
     if early[0] != early[1]:
         return Finding(
-            f"at step {difference.step} the gradients of earlier micro-batches are thrown away before the last one",
+            f"at step {difference.step} of {difference.who(early[0])} the gradients of earlier micro-batches are "
+            "thrown away before the last one",
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step, not between micro-batches",
         )
@@ -81,7 +84,7 @@ def missing_backward(difference: Difference) -> Finding | None:
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
     return Finding(
-        f"at step {difference.step} {max(left_out):g} of {max(forward):g} forward passes have no backward pass in one "
-        "run, and all have one in the other",
+        f"at step {difference.step} of {difference.who(left_out[0] > 0)} {max(left_out):g} of {max(forward):g} forward "
+        "passes have no backward pass; in the other run all have one",
         {"forward_passes": forward, "backward_passes": back},
     )

@@ -25,8 +25,8 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         return None
     return Finding(
         (
-            f"{first or norms[0]} normalises over {_brief(rows[0])} samples at a time in the reference, "
-            f"over {_brief(rows[1])} in the other run"
+            f"{first or norms[0]} normalises over {_brief(rows[0])} samples at a time in "
+            f"{difference.runs[0]}, over {_brief(rows[1])} in {difference.runs[1]}"
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )

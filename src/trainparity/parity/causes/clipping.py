@@ -95,6 +95,7 @@ def clipped_otherwise(difference: Difference) -> Finding | None:
         return None
     kept, limits, calls = _kept(difference), difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
     return Finding(
-        f"the same gradient is clipped to {kept[0]:.4g} of its norm in the reference, {kept[1]:.4g} in the other run",
+        f"the same gradient is clipped to {kept[0]:.4g} of its norm in {difference.runs[0]}, {kept[1]:.4g} in "
+        f"{difference.runs[1]}",
         {"kept": kept, "max_norm": list(limits), "clip_calls": list(calls)},
     )

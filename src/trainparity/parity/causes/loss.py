@@ -33,7 +33,9 @@ def scaled(difference: Difference) -> Finding | None:
     if _unexplained_rescaling(difference, changed):
         return None
     return Finding(
-        f"the gradient is {factor:.6g} times the reference's in every parameter{_guess(difference, factor)}", evidence
+        f"the gradient of {difference.runs[1]} is {factor:.6g} times that of {difference.runs[0]} in every parameter"
+        f"{_guess(difference, factor)}",
+        evidence,
     )
 
 
@@ -107,8 +109,8 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
         return None
     return Finding(
         (
-            f"micro-batches weigh {float(ratio.amin()):.3g} to {float(ratio.amax()):.3g} times what they weigh in the "
-            "reference: a mean of means over micro-batches of unequal size"
+            f"micro-batches of {difference.runs[1]} weigh {float(ratio.amin()):.3g} to {float(ratio.amax()):.3g} times "
+            f"what they weigh in {difference.runs[0]}: a mean of means over micro-batches of unequal size"
         ),
         {
             "weights_of_the_reference": left.tolist(),

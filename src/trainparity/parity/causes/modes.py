@@ -29,7 +29,13 @@ def eval_mode(difference: Difference) -> Finding | None:
     modes, odd = difference.pair("evaluating"), _odd(difference)
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
+    effective = set(odd) & set(difference.left.layout.modal)
+    if not effective and difference.chain.outputs_agree:
+        return None  # modules that compute the same in both modes
+    names = list(difference.left.layout.modules)
+    shown = [name for name in odd if name in effective] or odd
+    run = difference.who(bool(modes[0][names.index(shown[0])]))
     return Finding(
-        f"{some(odd)} is in evaluation mode in one run only",
+        f"{some(shown)} is in evaluation mode in {run} only",
         {"modules": odd, "evaluating": [float(mode.sum()) for mode in modes]},
     )

@@ -4,10 +4,10 @@ import torch
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.chain import INPUT, OUTPUT
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 from trainparity.parity.fitting import fit
+from trainparity.parity.recording.passes import INPUT, OUTPUT
 
 
 def same_start(difference: Difference) -> bool:

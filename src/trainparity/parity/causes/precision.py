@@ -18,7 +18,7 @@ def overflow(difference: Difference) -> Finding | None:
     scale = difference.numbers("scale/value")
     return Finding(
         (
-            f"gradients overflowed at step {difference.step} in one run only"
+            f"gradients overflowed at step {difference.step} in {difference.who(not finite[0])} only"
             + (", and the loss scaler skipped the step" if max(scale) else "")
         ),
         {"finite": [float(f) for f in finite], "loss_scale": list(scale)},

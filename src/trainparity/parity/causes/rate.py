@@ -23,7 +23,7 @@ def learning_rate(difference: Difference) -> Finding | None:
     if difference.row or not facts.close(ratios, ratios[:1].expand_as(ratios)):
         return None
     return Finding(
-        f"the learning rate is {float(ratios[0]):.6g} times the reference's",
+        f"the learning rate of {difference.runs[1]} is {float(ratios[0]):.6g} times that of {difference.runs[0]}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
     )
 

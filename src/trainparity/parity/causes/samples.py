@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.passes import INPUT
 from trainparity.parity.recording.trace import Trace
 
 
@@ -58,7 +59,49 @@ def other_samples(difference: Difference) -> Finding | None:
         what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
     else:
         what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
-    return Finding(f"at step {difference.step} {what}", evidence, advice=advice)
+    return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
+
+
+@rule(
+    "samples",
+    "inputs",
+    proof="what another model makes for this one has other values",
+    advice="look at the model that makes these samples",
+)
+def made_otherwise(difference: Difference) -> Finding | None:
+    """The model is given what another one makes, and that differs though its own samples are equal."""
+    if not _other_input(difference) or not max(difference.numbers("made_elsewhere")):
+        return None
+    return Finding(
+        f"another model hands other values to this one in {difference.runs[1]} than in {difference.runs[0]}",
+        {"made_by_another_model": True},
+    )
+
+
+def _other_input(difference: Difference) -> bool:
+    """Tell whether an input has other values though the samples, known by the first one's contents, are equal."""
+    hashes = difference.pair("samples")
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
+        return False
+    return difference.first_activation == INPUT and torch.equal(*hashes)
+
+
+@rule(
+    "inputs",
+    "inputs",
+    proof="the first tensor that the model is given has the same values for every sample, and another one has others",
+    advice="compare the model's other inputs: masks, positions, time steps, conditions",
+)
+def other_inputs_beside(difference: Difference) -> Finding | None:
+    """An input beside the one that samples are known by has other values."""
+    if not _other_input(difference) or max(difference.numbers("made_elsewhere")):
+        return None
+    return Finding(
+        f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}, with other values in a "
+        "further input",
+        {"input": INPUT},
+    )
 
 
 @rule(
@@ -77,7 +120,8 @@ def other_values(difference: Difference) -> Finding | None:
     if not by_content or ours & theirs or not difference.floor.same_samples:
         return None
     return Finding(
-        f"none of the {len(ours)} samples that the reference is given reaches the other run with the same values",
+        f"none of the {len(ours)} samples that {difference.runs[0]} is given reaches {difference.runs[1]} with the "
+        "same values",
         {"samples": [float(count) for count in counts], "common": 0},
     )
 
@@ -101,7 +145,7 @@ def _groups_differ(difference: Difference) -> bool:
 )
 def apart_in_a_group(difference: Difference) -> Finding | None:
     """Ranks of one group are given different samples, so they compute parts of different tensors."""
-    for side, trace in (("the reference", difference.left), ("the other run", difference.right)):
+    for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
         if apart := _apart(trace, difference.row):
             first, groups = trace.layout.groups[apart[0]], trace.layout.groups
             return Finding(

@@ -30,7 +30,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     }
     if untied:
         evidence["tied_in_one_run_only"] = sorted(untied)
-        what = f"{some(sorted(untied))} is tied in one run only"
+        what = f"{some(sorted(untied))} is tied in {difference.who(untied[min(untied)])} only"
     else:
         what = f"{some(names)} start from other values"
     when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"

@@ -51,8 +51,9 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         return None
     frozen = set(difference.left.layout.frozen) ^ set(difference.right.layout.frozen)
     how = "requires_grad is off" if frozen else "no gradient reaches it"
+    has = left[names.index(odd[0])] > 0 or odd[0] in difference.right.layout.frozen
     return Finding(
-        f"{some(odd)} has a gradient in one run only ({how})",
+        f"{some(odd)} has a gradient in {difference.who(bool(has))} only ({how} in {difference.who(not has)})",
         {"parameters": odd, "requires_grad_differs": sorted(frozen)},
     )
 
@@ -83,7 +84,9 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     if not odd:
         return None
     how = "the optimizer does not hold it" if unheld & set(odd) else "the optimizer holds it but the update is lost"
+    first = names.index(odd[0])
+    here = odd[0] in difference.left.layout.unoptimised or not bool(moved[0][first])
     return Finding(
-        f"{some(odd)} has a gradient and does not move in one run ({how})",
+        f"{some(odd)} has a gradient and does not move in {difference.who(here)} ({how})",
         {"parameters": odd, "not_in_the_optimizer": sorted(unheld)},
     )

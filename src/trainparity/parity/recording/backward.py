@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
 
 SIZE = 256
@@ -38,8 +39,9 @@ class BackwardHooks:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(self._arrived_sharded))  # type: ignore[no-untyped-call]
             else:
 
-                def arrived(gradient: Tensor, parameter: Tensor = parameter, sign: int = sign) -> None:
+                def arrived(gradient: Tensor, parameter: Tensor = parameter, sign: int = sign) -> Tensor | None:
                     self._arrived(parameter, gradient, sign)
+                    return self._noise(gradient) if self.active and self._noise else None
 
                 self._handles.append(parameter.register_hook(arrived))  # type: ignore[no-untyped-call]
         self.begin()
@@ -53,8 +55,9 @@ class BackwardHooks:
         """Note that the optimizer calls its closure again: from now on only gradients left in it are looked at."""
         self.active, self._fresh = False, True
 
-    def begin(self) -> None:
-        """Look at a new step."""
+    def begin(self, noise: Noise | None = None) -> None:
+        """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
+        self._noise = noise
         self.count = 0
         self._fresh = False
         self.carried = 0.0

@@ -1,5 +1,6 @@
 """What one step's forward passes show: activations, samples, random numbers drawn, modules in evaluation mode."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,14 +10,12 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.passes import Pass, tensors
+from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, tensors
+from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""
-
-INPUT, OUTPUT = "(input)", "(output)"
-"""The names of what the model is given and of what it returns, among its activations."""
 
 
 class ForwardHooks:
@@ -44,6 +43,7 @@ class ForwardHooks:
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
+        _ALL.add(self)
         self.begin()
 
     def _attach(self) -> None:
@@ -67,10 +67,14 @@ class ForwardHooks:
         """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
+        _ALL.discard(self)
 
-    def begin(self, expected: Sequence[Tensor] = ()) -> None:
-        """Look at a new step; `expected` gives the samples of each micro-batch, where the loop knows them."""
-        self._expected = list(expected)
+    def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
+        """Look at a new step; `expected` gives the samples of each micro-batch, where the loop knows them.
+
+        A twin's `noise` is added to the gradients of modules' outputs.
+        """
+        self._expected, self._noise = list(expected), noise
         self._micro_batch, self._taken, self._depth = 0, 0, 0
         self._passes: list[Pass] = []
         self._returned: list[tuple[Pass, list[Tensor]]] = []
@@ -120,7 +124,7 @@ class ForwardHooks:
                 self.on_enter = None
         self._passes.append(found)
         self._identify(found, module, inputs, keywords)
-        if found.samples is not None:
+        if found.source is None or found.source not in self._passes:
             self._see(INPUT, (inputs, keywords))
 
     def _identify(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -133,7 +137,7 @@ class ForwardHooks:
             given = identifying(inputs, keywords)
             if given is None:
                 return
-        earlier = next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
+        earlier = self._made(given) or next((one for hooks in _ALL if (one := hooks._made(given))), None)
         others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(given)]
         if earlier is None and others and (given.grad_fn is not None or module is not self._source):
             earlier = others[-1]  # another part is called, with as many rows
@@ -143,6 +147,18 @@ class ForwardHooks:
             self._source = self._source or module
             found.of(self._identities(inputs, keywords, given))
         # Else another model made the input: there are no samples to know it by.
+
+    def _made(self, given: Tensor) -> Pass | None:
+        """Return the pass that a tensor came from, if it was this model's."""
+        if self._aside is not None and _shares(given, self._aside[2]):
+            inputs, keywords, made = self._aside
+            source = identifying(inputs, keywords)
+            if source is not None:
+                frozen = Pass(False, 0, torch.zeros(0))
+                frozen.of(row_digests(source).cpu())
+                self._returned.append((frozen, made))
+            self._aside = None
+        return next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
 
     def _end_pass(self, module: nn.Module, output: Any) -> None:
         found = self._passes[-1]
@@ -164,7 +180,7 @@ class ForwardHooks:
             self.on_backward()
 
     def _see(self, name: str, output: Any) -> bool:
-        seen = bool(self._passes) and self._passes[-1].see(name, output, self._sketch)
+        seen = bool(self._passes) and self._passes[-1].see(name, output, self._sketch, self._noise)
         if seen and name not in self.names:
             self.names.append(name)
         return seen
@@ -191,6 +207,9 @@ class ForwardHooks:
                     found[kind, self.names.index(name)] += value
         return found
 
+
+_ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()
+"""The hooks of all models that are recorded in this process: one may be given what another returned."""
 
 _MOST_OUTPUTS = 8
 """Tensors of what a model returns that are watched for the backward pass."""

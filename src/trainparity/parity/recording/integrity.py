@@ -16,12 +16,13 @@ _SHAPES = {
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation_gradient/sketch": "TAS",
     "applied/norm": "TP", "state/norm": "TP",
-    "optimizer_step": "T", "loss": "T", "gradient_norm": "T",
+    "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
-    "evaluating": "TN", "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
+    "made_elsewhere": "T", "evaluating": "TN",
+    "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
     "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
 """The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
@@ -29,9 +30,10 @@ _SHAPES = {
 _SETTING = "setting/"
 _WHOLE = (torch.int64, torch.bool)
 _WHOLE_NUMBERS = {
-    "gradient/digest", "weight/digest", "buffer/digest", "samples", "num_samples", "sample_ids", "rank/weight",
+    "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "num_samples", "sample_ids",
+    "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
-    "evaluating", "clip/calls", "clip/cuts", "clip/backwards", "scale/clipped", "scale/left",
+    "made_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards", "scale/clipped", "scale/left",
 }  # fmt: skip
 
 

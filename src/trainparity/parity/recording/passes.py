@@ -9,10 +9,14 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, mix
 
 STAND_IN = torch.iinfo(torch.int64).min
 """The identity of a row that is no sample: its loss weighs nothing."""
+
+INPUT, OUTPUT = "(input)", "(output)"
+"""The names of what the model is given and of what it returns, among its activations."""
 
 _CHUNK = 1 << 24
 """Numbers that are held in float64 at a time."""
@@ -59,21 +63,25 @@ class Pass:
             found.reached = True
             found = found.source
 
-    def see(self, name: str, output: Any, sketch: Sketcher) -> bool:
-        """Add what a module returned, and later its gradient; tell whether there was a tensor [B, ...] in it."""
+    def see(self, name: str, output: Any, sketch: Sketcher, noise: Noise | None) -> bool:
+        """Add what a module returned, and later its gradient; tell whether there was a tensor [B, ...] in it.
+
+        A twin's `noise` is added to the gradient after it was seen.
+        """
         for tensor in tensors(output):
             if tensor.is_floating_point() and tensor.ndim and not isinstance(tensor, DTensor):
                 seen = self._sum(tensor, sketch)
                 if seen is not None:
                     _add(self.activations, name, seen)
                     if tensor.requires_grad:
-                        tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch))  # type: ignore[no-untyped-call]
+                        tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
                     return True
         return False
 
-    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher) -> None:
+    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
         if (seen := self._sum(gradient, sketch)) is not None:
             _add(self.gradients, name, seen)
+        return noise(gradient) if noise is not None and name != OUTPUT else None
 
     def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
         """Sketch the signed sum over the samples; None where the rows are no samples."""

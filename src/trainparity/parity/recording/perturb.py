@@ -1,10 +1,10 @@
-"""What makes a twin: weights that differ by rounding."""
+"""What makes a twin: weights, and gradients on their way back, that differ by rounding."""
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format, where_float64_is
 from trainparity.parity.recording.groups import part
 from trainparity.parity.recording.seeds import derived_seed
 
@@ -23,3 +23,25 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
             signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
             whole = where_float64_is(local)
             local.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))
+
+
+class Noise:
+    """Moves each number of a gradient by one unit in its last place, up or down at random.
+
+    Another order of a sum rounds each of its terms otherwise. Where terms nearly cancel, the sum moves by many times
+    its own last place, and twins whose terms are all equal would not show it.
+    """
+
+    def __init__(self, seed: int, tf32: bool) -> None:
+        """`seed` is that of one step: an interrupted twin that resumes makes the same noise again."""
+        self._seed, self._count = seed, 0
+        self._units = {torch.float32: UNIT_ROUNDOFF["tf32"]} if tf32 else {}
+
+    def __call__(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the moved gradient, of the same shape and dtype."""
+        self._count += 1
+        unit = self._units.get(gradient.dtype, number_format(gradient.dtype).unit_roundoff)
+        generator = torch.Generator(gradient.device).manual_seed(derived_seed(self._seed, self._count))
+        drawn = torch.randint(0, 2, gradient.shape, generator=generator, device=gradient.device, dtype=torch.int8)
+        exact = gradient if gradient.dtype == torch.float64 else gradient.float()
+        return (exact * (1 + 2 * unit * (2 * drawn - 1))).to(gradient.dtype)

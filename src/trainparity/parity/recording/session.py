@@ -12,7 +12,8 @@ from torch.distributed.tensor import DTensor
 from trainparity import checkpoints
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format, reduced_in, stored_in
-from trainparity.parity.recording.perturb import perturb
+from trainparity.parity.recording.groups import is_cut
+from trainparity.parity.recording.perturb import Noise, perturb
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.trace import Layout, StepArrays, Trace
 from trainparity.parity.recording.watch import StepWatch
@@ -71,14 +72,20 @@ class Session:
         if step == 0 or (self._plan.window and step % self._plan.window == 0):
             self._open_window(step)
         if self._plan.traced(step):
-            self.watch.begin(expected)
+            self.watch.begin(expected, self._noise(step))
 
-    def finish(self, loss: Callable[[], Tensor]) -> Tensor | None:
-        """End the step and keep what was seen of it; `loss` returns the step's loss and is called in traced steps."""
+    def finish(self, loss: Callable[[], Tensor], sequence: int | None = None) -> Tensor | None:
+        """End the step and keep what was seen of it.
+
+        Args:
+            loss: Returns the step's loss; called in traced steps.
+            sequence: Steps that all recorded optimizers made before this one; by default this one's own.
+        """
         if not self._plan.traced(self._step):
             return None
         arrays = self.watch.end()
         arrays["loss"] = loss()
+        arrays["sequence"] = torch.tensor(self._step if sequence is None else sequence)
         self._arrays.append(arrays)
         self._steps.append(self._step)
         self._facts = self.watch.facts()
@@ -107,6 +114,12 @@ class Session:
             **(self._facts or self.watch.facts()),
         )
         return Trace(layout, arrays)
+
+    def _noise(self, step: int) -> Noise | None:
+        if not self._plan.twin or is_cut(self.watch.model):
+            return None  # ranks that hold copies of one tensor would have to move them alike
+        seed = derived_seed(self._plan.seed, self._plan.twin, step, self.rank)
+        return Noise(seed, tf32=self._computes().name == "tf32")
 
     def _computes(self) -> NumberFormat:
         return self._plan.computes or computed_in(self.watch.model, self.watch.forward.autocast)

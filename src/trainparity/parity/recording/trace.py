@@ -13,6 +13,9 @@ from torch import Tensor
 from trainparity.parity.recording.integrity import checksum, flaw
 from trainparity.records.base import Record, RecordError, Settings, replacing
 
+MODELS = "models"
+"""Folder in a run's for the traces of further models, which have optimizers of their own."""
+
 
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
@@ -80,6 +83,7 @@ class Trace:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen. `applied/norm` [T, P]:
       gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
+    - `sequence` int64 [T]: how many steps all recorded optimizers of the process made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
     - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
@@ -91,6 +95,7 @@ class Trace:
       for shards `rank/after`: as backward left it.
     - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
       steps gradients, samples and passes are the first evaluation's.
+    - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it

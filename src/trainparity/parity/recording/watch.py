@@ -11,6 +11,7 @@ from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks, Samples
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.passes import STAND_IN
+from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
@@ -84,11 +85,16 @@ class StepWatch:
             "optimizer": type(self.optimizer).__name__,
         }
 
-    def begin(self, expected: Sequence[Tensor] = ()) -> None:
-        """Watch the next step; `expected` gives the samples of each micro-batch, where the loop knows them."""
+    def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
+        """Watch the next step.
+
+        Args:
+            expected: The samples of each micro-batch, where the loop knows them.
+            noise: A twin's, for the gradients that pass.
+        """
         self._active = self.forward.active = self._backward.active = True
-        self.forward.begin(expected)
-        self._backward.begin()
+        self.forward.begin(expected, noise)
+        self._backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
         self._evaluations = 0
@@ -252,6 +258,8 @@ class StepWatch:
         arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(rows, dtype=torch.int64))
         arrays["rank/random_state"] = ranks.gather(torch.tensor(passes[0].state if passes else 0))
         arrays["rank/drew"] = ranks.gather(torch.tensor(sum(one.drew for one in passes)))
+        elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
+        arrays["made_elsewhere"] = torch.tensor(len(elsewhere))
         mode = passes[0].evaluating if passes else torch.zeros(len(seen.modules), dtype=torch.bool)
         arrays["evaluating"] = mode
         local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)

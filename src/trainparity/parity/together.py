@@ -1,0 +1,58 @@
+"""One verdict on runs that train several models, each with an optimizer of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainparity.records.verdict import Verdict, Worst
+
+
+def together(found: Mapping[str, Verdict]) -> Verdict:
+    """Return the verdict on all models of two runs: that of the model whose difference comes first, if one differs.
+
+    Args:
+        found: By the models' names, at least one; the run's own model has none.
+    """
+    verdicts = list(found.items())
+    different = [item for item in verdicts if item[1].verdict == "different"]
+    unjudged = [item for item in verdicts if item[1].exit_code == 2]
+    if different:
+        name, chosen = min(different, key=lambda item: _rank(item[1]))
+    elif unjudged:
+        name, chosen = unjudged[0]
+    else:
+        name, chosen = max(verdicts, key=lambda item: item[1].distance_over_floor or 0.0)
+    judged = [verdict for verdict in found.values() if verdict.distance_over_floor is not None]
+    update: dict[str, Any] = {
+        "model": name or None,
+        "models": [each or "(the first)" for each in found],
+        "steps_compared": min((verdict.steps_compared for verdict in judged), default=0),
+        "calibrated": all(verdict.calibrated for verdict in judged),
+        "ranks_agree": all(verdict.ranks_agree for verdict in found.values()),
+    }
+    if chosen.exit_code == 0:
+        equal = all(verdict.verdict == "bitwise" for verdict in found.values())
+        update |= {
+            "verdict": "bitwise" if equal else "equivalent",
+            "weights": "bitwise" if all(verdict.weights == "bitwise" for verdict in judged) else "equivalent",
+            "resolution": max((v.resolution for v in judged if v.resolution is not None), default=None),
+            "worst": _worst(found),
+            "model": None,
+        }
+    return chosen.model_copy(update=update)
+
+
+def _rank(verdict: Verdict) -> tuple[bool, int]:
+    """Order differences: what follows from another model comes last, then by the order in which steps are made."""
+    evidence = verdict.evidence
+    return bool(evidence.get("made_by_another_model")), int(evidence.get("sequence", verdict.step or 0))
+
+
+def _worst(found: Mapping[str, Verdict]) -> list[Worst]:
+    """Return the largest distance over floor of each kind of tensor, over all models."""
+    largest: dict[str, Worst] = {}
+    for name, verdict in found.items():
+        for worst in verdict.worst:
+            if worst.kind not in largest or worst.distance_over_floor > largest[worst.kind].distance_over_floor:
+                tensor = f"{name}: {worst.tensor}" if name else worst.tensor
+                largest[worst.kind] = worst.model_copy(update={"tensor": tensor})
+    return list(largest.values())

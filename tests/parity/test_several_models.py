@@ -1,0 +1,161 @@
+"""Several models with optimizers of their own in one run, as a GAN has: recorded apart, judged together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import trainparity
+from tests.support.synthetic import judge, scaled
+from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.together import together
+
+STEPS, BATCH = 4, 8
+REAL = torch.randn(STEPS * BATCH, 4, generator=torch.Generator().manual_seed(1))
+NOISE = torch.randn(STEPS * BATCH, 2, generator=torch.Generator().manual_seed(2))
+
+
+class Gan:
+    """A discriminator, trained on real and generated samples, and a generator, each with an optimizer of its own."""
+
+    critic_steps, parts, joined, dropout = 1, 1, False, 0.0
+    zero_d = True
+    frozen_generator = False
+    """Whether the generator makes the discriminator's samples under no_grad."""
+
+    def run(self, folder: Path, twin: int = 0) -> None:
+        torch.manual_seed(0)
+        self.d = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.g = nn.Sequential(nn.Linear(2, 8), nn.Dropout(self.dropout), nn.Tanh(), nn.Linear(8, 4))
+        self.opt_d = torch.optim.Adam(self.d.parameters(), lr=1e-2)
+        self.opt_g = torch.optim.Adam(self.g.parameters(), lr=1e-2)
+        with (
+            trainparity.record(self.d, self.opt_d, folder, twin=twin),
+            trainparity.record(self.g, self.opt_g, folder, twin=twin, name="G"),
+        ):
+            for step in range(STEPS):
+                rows = torch.arange(step * BATCH, (step + 1) * BATCH)
+                for _ in range(self.critic_steps):
+                    self.step_d(rows)
+                self.step_g(rows)
+
+    def step_d(self, rows: Tensor) -> None:
+        if self.zero_d:
+            self.opt_d.zero_grad()
+        for part in rows.chunk(self.parts):
+            with torch.set_grad_enabled(not self.frozen_generator):
+                fake = self.generate(NOISE[part])
+            real, made = self.d(self.real(part)), self.d(fake.detach())
+            losses = functional.softplus(-real).sum() / BATCH, functional.softplus(made).sum() / BATCH
+            for loss in [sum(losses)] if self.joined else losses:
+                loss.backward()
+        self.opt_d.step()
+
+    def step_g(self, rows: Tensor) -> None:
+        self.opt_g.zero_grad()
+        for part in rows.chunk(self.parts):
+            self.generator_loss(self.d(self.generate(NOISE[part]))).sum().div(BATCH).backward()
+        self.opt_g.step()
+
+    def generate(self, noise: Tensor) -> Tensor:
+        return self.g(noise)  # type: ignore[no-any-return]
+
+    def real(self, part: Tensor) -> Tensor:
+        return REAL[part]
+
+    def generator_loss(self, judged: Tensor) -> Tensor:
+        return functional.softplus(-judged)
+
+
+def variant(**changes: Any) -> Gan:
+    made: type[Gan] = type("Variant", (Gan,), changes)
+    return made()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gan") / "a"
+    for twin in range(3):
+        Gan().run(folder, twin)
+    return folder
+
+
+RIGHT: dict[str, dict[str, Any]] = {
+    "itself": {},
+    "in two parts": {"parts": 2},
+    "one backward of both losses": {"joined": True},
+    "samples made under no_grad": {"frozen_generator": True},
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_variant_is_the_same_training(name: str, reference: Path, tmp_path: Path) -> None:
+    variant(**RIGHT[name]).run(tmp_path / "b")
+    found = compare_folders(reference, tmp_path / "b")
+    assert found.verdict == ("bitwise" if name == "itself" else found.verdict) != "different", found.explanation
+    assert found.exit_code == 0 and found.models == ["(the first)", "G"]
+
+
+def evaluating(self: Gan, noise: Tensor) -> Tensor:
+    self.g.eval()
+    return self.g(noise)  # type: ignore[no-any-return]
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str, str | None]] = {
+    "the generator's labels": ({"generator_loss": lambda self, x: functional.softplus(x)}, "loss-or-targets", "G"),
+    "the discriminator keeps gradients": ({"zero_d": False}, "gradients-not-zeroed", None),
+    "other real samples": ({"real": lambda self, part: REAL[part.flip(0).clamp(min=1)]}, "samples", None),
+    "other noise": ({"generate": lambda self, noise: self.g(noise + 1)}, "inputs", "G"),
+    "a part of the generator is skipped": (
+        {"generate": lambda self, noise: self.g[3](self.g[0](noise))}, "forward", "G",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_in_its_model(name: str, reference: Path, tmp_path: Path) -> None:
+    changes, cause, model = FAULTS[name]
+    variant(**changes).run(tmp_path / "b")
+    found = compare_folders(reference, tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", cause, model), found.explanation
+
+
+def test_evaluation_mode_of_the_generator_is_its_own_fault(tmp_path: Path) -> None:
+    for twin in range(3):
+        variant(dropout=0.5).run(tmp_path / "a", twin)
+    variant(dropout=0.5, generate=evaluating).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", "eval-mode", "G"), found.explanation
+
+
+def test_samples_of_the_discriminator_are_the_real_ones(reference: Path) -> None:
+    trace = Trace.load(reference)
+    assert trace.arrays["num_samples"].tolist() == [BATCH] * STEPS
+    assert (trace.arrays["made_elsewhere"] > 0).all() and trace.arrays["sequence"].diff().tolist() == [2] * (STEPS - 1)
+
+
+def test_models_of_one_run_only_cannot_be_judged(reference: Path, tmp_path: Path) -> None:
+    Gan().run(tmp_path / "b")
+    (tmp_path / "b/models/G/trace.json").unlink()
+    found = compare_folders(reference, tmp_path / "b")
+    assert (found.verdict, found.model, found.exit_code) == ("cannot judge", "G", 2)
+
+
+def test_the_difference_of_the_earlier_step_decides() -> None:
+    early, late = judge({}, {"gradients": scaled(2, since=1)}), judge({}, {"lr": lambda step: 0.1 * 0.9**step})
+    assert together({"D": late, "G": early}).model == "D" or early.step == late.step
+    right = judge({}, {"parts": 2})
+    assert together({"D": right, "G": late}).cause == "schedule"
+    assert together({"D": right, "G": right}).verdict == "equivalent"
+    assert together({"D": right, "G": right}).worst[0].tensor.startswith(("D: ", "G: "))
+
+
+def test_a_name_is_a_file_name(tmp_path: Path) -> None:
+    model = nn.Linear(1, 1)
+    for name in ("", "..", "a/b"):
+        with pytest.raises(ValueError, match="must be a file name"):
+            trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path, name=name)
