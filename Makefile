@@ -44,7 +44,7 @@ controls: setup ## try the checker on right and wrong loops; counts go to benchm
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra dev --extra integrations --extra s3 --python-version 3.11 pyproject.toml --output-file requirements.lock
+	  --extra dev --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
 	rm -rf .venv .venv-tools .trainparity data runs reports metrics.json

@@ -71,13 +71,10 @@ def test_an_import_that_comes_to_find_something_changes_the_digest(project: Path
 
 
 def test_it_is_the_same_in_another_folder(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    here = closure_of(["mine.model"], [project / "plain.py"])
+    here = closure_of(["mine.model", "plain"])
     there = tmp_path_factory.mktemp("there") / project.name
     project.rename(there)
-    code = (
-        "from pathlib import Path; from trainparity.closure import closure_of; "
-        "print(closure_of(['mine.model'], [Path('plain.py')]).digest)"
-    )
+    code = "from trainparity.closure import closure_of; print(closure_of(['mine.model', 'plain']).digest)"
     done = subprocess.run([sys.executable, "-c", code], cwd=there, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == here.digest
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +80,9 @@ WRONG = {
     "controls": ["--seeds", "0"],
     "curves": ["nowhere", "--against", "there"],
     "doctor": ["nowhere.yaml"],
+    "init": ["taken"],
     "join": [],
+    "repro": [],
     "run": ["folder", "--", "no-such-command"],
     "show": ["nowhere"],
     "status": [],
@@ -95,8 +98,10 @@ def test_every_command_is_tried() -> None:
 
 @pytest.mark.parametrize("command", WRONG)
 def test_a_mistake_ends_with_2_and_without_a_traceback(
-    command: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/params.yaml").touch()
     for name in ("TRAINPARITY_NODES", "TRAINPARITY_RENDEZVOUS"):
         monkeypatch.delenv(name, raising=False)
     done = run(command, *WRONG[command], cwd=tmp_path)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from trainparity import extras
 from trainparity.params import Configuration, DeviceKind
 from trainparity.records.base import Record
 
@@ -46,8 +47,8 @@ class Environment(Record):
     """Version."""
     torch: str
     """Version."""
-    torchvision: str
-    """Version."""
+    torchvision: str | None
+    """Version; null where it is not installed."""
     cuda: str | None
     """The CUDA version that torch was built for; null for a build without."""
     processor: str
@@ -123,7 +124,7 @@ def detect() -> Environment:
         machine=platform.machine(),
         python=platform.python_version(),
         torch=torch.__version__,
-        torchvision=version("torchvision"),
+        torchvision=version("torchvision") if extras.is_there("torchvision") else None,
         cuda=torch.version.cuda,
         processor=_processor(),
         cores=usable_cores(),

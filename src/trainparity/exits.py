@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from trainparity import __version__
+from trainparity import __version__, extras
 from trainparity.errors import StoppedBySignal, UserError
 
 DEFECT = 70
@@ -50,6 +50,11 @@ def exit_code(work: Callable[[], int | None]) -> int:
         if error.errno not in _OF_THE_MACHINE:
             return _defect()
         print(f"{error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if not (sentence := extras.explain(error)):
+            return _defect()
+        print(sentence, file=sys.stderr)
         return 2
     except Exception:
         return _defect()

@@ -88,7 +88,7 @@ def test_cuda_without_a_gpu_ends_with_one_sentence(project: Project) -> None:
 
 def test_a_full_disk_is_named(project: Project) -> None:
     small = ["--tmpfs", "/workspace/.trainparity:size=64k,mode=1777"]
-    done = project.docker("trainparity:cpu", "python", "stages/train.py", "cpu", options=small)
+    done = project.docker("trainparity:cpu", "python", "-m", "trainparity.stages", "train", "cpu", options=small)
     assert "No space left on device" in done.stdout + done.stderr
 
 

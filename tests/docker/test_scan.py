@@ -8,7 +8,7 @@ import pytest
 
 import docker
 from tests.support.docker_project import Project
-from trainparity.launch.containers import connect, is_current
+from trainparity.launch.engine import connect, is_current
 
 pytestmark = pytest.mark.docker
 

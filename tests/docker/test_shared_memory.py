@@ -9,8 +9,8 @@ from trainparity.records import layout
 
 pytestmark = pytest.mark.docker
 
-STAGES = ("prepare.py", "probe.py", "reference.py fp32", "train.py cpu")
-TRAIN = " && ".join(f"python stages/{stage}" for stage in STAGES)
+STAGES = ("prepare", "probe", "reference", "train cpu")
+TRAIN = " && ".join(f"python -m trainparity.stages {stage}" for stage in STAGES)
 
 
 def test_too_little_shared_memory_is_said_at_once_and_the_training_is_the_same(project: Project) -> None:

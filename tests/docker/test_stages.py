@@ -61,7 +61,7 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
     project.edit("runtime", value="docker")
     project.edit("train", "max_steps", value=1000)
     assert project.dvc("repro", "reference").returncode == 0
-    command = [sys.executable, "stages/train.py", "ddp"]
+    command = [sys.executable, "-m", "trainparity.stages", "train", "ddp"]
     stage = subprocess.Popen(command, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE, text=True)
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/spec.json")
     stage.send_signal(signal.SIGTERM)
@@ -81,8 +81,8 @@ def test_a_stopped_engine_is_one_sentence(own_project: Project) -> None:
     own_project.edit("runtime", value="docker")
     nowhere = own_project.environment() | {"DOCKER_HOST": "unix:///nowhere.sock"}
     done = subprocess.run(
-        [sys.executable, "stages/probe.py"], cwd=own_project.folder, env=nowhere, capture_output=True, text=True,
-        check=False,
+        [sys.executable, "-m", "trainparity.stages", "probe"], cwd=own_project.folder, env=nowhere,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "no Docker engine answers" in done.stderr and "set `runtime: host`" in done.stderr

@@ -13,18 +13,19 @@ from trainparity.launch.containers import look
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
 
 PRETENDED_PROBE = """
-import runpy
 from pathlib import Path
 from trainparity import environment
+from trainparity.stages import real_probe
 detect = environment.detect
 
 def pretended():
     gpu = environment.Accelerator(kind="mps", name="pretended GPU", memory_mib=1)
     return detect().model_copy(update={"accelerators": [gpu]})
 
-if Path("pretend").exists():
-    environment.detect = pretended
-runpy.run_path("stages/real_probe.py", run_name="__main__")
+def main():
+    if Path("pretend").exists():
+        environment.detect = pretended
+    real_probe.main()
 """
 
 
@@ -117,7 +118,7 @@ def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
 
 
 def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> None:
-    probe = project.folder / "stages/probe.py"
+    probe = project.folder / "src/trainparity/stages/probe.py"
     probe.rename(probe.with_name("real_probe.py"))
     probe.write_text(PRETENDED_PROBE)
     project.run("dvc", "repro")

@@ -55,7 +55,7 @@ def appended(text: str = "\n# edited\n") -> Callable[[Path], None]:
         ("src/trainparity/data/imagefolder.py", {"prepare", "known-answer"}),
         ("src/trainparity/training/loop.py", {*TRAINING, "known-answer"}),
         ("src/trainparity/strategies/fsdp.py", {"train@sharded"}),
-        ("stages/train.py", TRAIN),
+        ("src/trainparity/stages/train.py", TRAIN),
         ("studies/ddp-vs-accumulation/claims.yaml", {"known-answer"}),
         ("README.md", set()),
     ],

@@ -7,7 +7,7 @@ import pytest
 from trainparity import params as parameters
 from trainparity.environment import detect
 from trainparity.errors import UserError
-from trainparity.launch import containers
+from trainparity.launch import containers, engine
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_an_engine_it_says_what_to_do(nowhere: None) -> None:
     with pytest.raises(UserError, match=r"no Docker engine answers .*: start it, or set `runtime: host`"):
-        containers.connect()
+        engine.connect()
     found = containers.look()
     assert found.image is None and found.missing and "no Docker engine answers" in found.missing
 
@@ -55,9 +55,9 @@ def test_an_image_is_stale_when_what_it_is_made_from_changes(tmp_path: Path, mon
     for name in ("docker/Dockerfile", "docker/install", "docker/entrypoint", "docker/describe", "requirements.lock"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    first = containers.inputs()
-    assert containers.inputs() == first
+    first = engine.inputs()
+    assert engine.inputs() == first
     (tmp_path / "requirements.lock").write_text("torch==0")
-    second = containers.inputs()
+    second = engine.inputs()
     monkeypatch.setenv("TORCH_INDEX", "registry")
-    assert len({first, second, containers.inputs()}) == 3
+    assert len({first, second, engine.inputs()}) == 3

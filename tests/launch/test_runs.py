@@ -185,7 +185,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     detect().write(layout.environment(RUNS))
     shutil.rmtree(layout.state(RUNS, name))
     shutil.rmtree(layout.report(RUNS, name))
-    command = [sys.executable, str(ROOT / "stages/train.py"), name]
+    command = [sys.executable, "-m", "trainparity.stages", "train", name]
     stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     checkpoint = here / f".trainparity/work/runs/{name}/checkpoints/run/state.json"
     wait_for(checkpoint, stage)
@@ -204,7 +204,7 @@ def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:
     """The second process waits and takes what the first made; trained at once, they would destroy it."""
     Path("params.yaml").write_text(yaml.safe_dump(misbehaving("slow", after=12).model_dump(mode="json")))
     detect().write(layout.environment(RUNS))
-    command = [sys.executable, str(ROOT / "stages/train.py"), "plain"]
+    command = [sys.executable, "-m", "trainparity.stages", "train", "plain"]
     stages = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [stage.communicate(timeout=120) for stage in stages]
     assert [stage.returncode for stage in stages] == [0, 0], outputs

@@ -153,7 +153,7 @@ def parse_workload(**options: Any) -> Any:
 
 def test_the_stage_writes_a_report_whole_or_says_what_is_missing(project: Path) -> None:
     def stage(name: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(ROOT / "stages" / f"{name}.py")]
+        command = [sys.executable, "-m", "trainparity.stages", name]
         return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, env=os.environ)
 
     detect().write(project / "runs/environment.json")

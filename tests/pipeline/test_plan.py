@@ -19,11 +19,12 @@ HERE = Environment(
     processor="tested", cores=2, accelerators=[], compiler="g++", nodes=1, image=None,
 )  # fmt: skip
 CONTENT = validation.read_yaml(ROOT / "params.yaml")
-PIPELINES = [ROOT / "dvc.yaml", *sorted(ROOT.glob("studies/*/dvc.yaml"))]
+STARTER = ROOT / "src/trainparity/starter/dvc.yaml"
+PIPELINES = [ROOT / "dvc.yaml", *sorted(ROOT.glob("studies/*/dvc.yaml")), STARTER]
 
 
 def planned(content: dict[str, Any], environment: Environment = HERE) -> dict[str, Plan]:
-    return Planner(params.parse(content, Path("params.yaml")), environment, ROOT / "stages").plans()
+    return Planner(params.parse(content, Path("params.yaml")), environment).plans()
 
 
 def changed(*keys: str, value: object) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def test_a_run_depends_on_its_own_workload_and_strategy_and_on_no_other(before: 
     ddp, own = set(before["train/ddp"].files), {f for f in before["train/ddp"].files if "/workloads/" in f}
     assert "trainparity/workloads/ddpm.py" in own
     assert not own & {f"trainparity/workloads/{name}.py" for name in ("resnet", "classifier", "superres", "registry")}
-    assert "trainparity/training/loop.py" in ddp and "stages/train.py" in ddp
+    assert "trainparity/training/loop.py" in ddp and "trainparity/stages/train.py" in ddp
     assert not {
         file for file in ddp if file.startswith(tuple(f"trainparity/{room}/" for room in ("report", "check", "cli")))
     }
@@ -124,13 +125,13 @@ def test_a_pipeline_lists_no_code_and_no_configuration(path: Path) -> None:
 
 
 def test_the_pipelines_are_short() -> None:
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PIPELINES) < 450
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PIPELINES) < 520
 
 
 @pytest.mark.parametrize("path", PIPELINES[1:], ids=lambda path: path.parent.name)
 def test_a_studys_pipeline_is_the_default_one_and_what_it_adds(path: Path) -> None:
     ours = yaml.safe_load(PIPELINES[0].read_text())["stages"]
-    theirs = yaml.safe_load(path.read_text().replace("../../stages/", "stages/"))["stages"]
+    theirs = yaml.safe_load(path.read_text())["stages"]
     assert theirs.keys() - ours.keys() <= {"claims", "curves", "loading", "picture"}
     for name in theirs.keys() & ours.keys():
         mine, its = ours[name].get("do", ours[name]), theirs[name].get("do", theirs[name])
@@ -138,7 +139,7 @@ def test_a_studys_pipeline_is_the_default_one_and_what_it_adds(path: Path) -> No
         # Those of stages that only the default pipeline has are left out.
         left_out = {"runs/known-answer", "benchmarks/results/controls.json"}
         assert {*mine["deps"]} - left_out <= {*its["deps"]}
-        assert all(out in its["outs"] for out in mine["outs"])
+        assert all(out in its["outs"] for out in mine.get("outs", ()))
 
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.parent.name)
@@ -146,7 +147,7 @@ def test_every_stage_that_params_ask_for_has_a_plan_and_depends_on_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)
-    found = Planner(params.load(Path("params.yaml")), HERE, ROOT / "stages").plans()
+    found = Planner(params.load(Path("params.yaml")), HERE).plans()
     stages = {n: s.get("do", s) for n, s in yaml.safe_load(path.read_text())["stages"].items()}
     assert {name.partition("/")[0] for name in found} - {"experiment", "counterpart"} <= stages.keys()
     for name, stage in stages.items():

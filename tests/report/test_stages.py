@@ -11,14 +11,13 @@ from trainparity.records import layout
 from trainparity.report import tables
 from trainparity.report.schema import Summary
 
-STAGES = Path(__file__).parents[2] / "stages"
 OUTPUTS = ("summary.json", "parity.csv", "timing.csv", "index.html", "plots/loss.csv", "plots/step_time.csv")
 
 
 def run(stage: str, root: Path, *, forbid: str = "torch") -> subprocess.CompletedProcess[str]:
     """Run a stage in a folder; importing `forbid` fails."""
-    code = f"import runpy, sys; sys.modules[{forbid!r}] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    command = [sys.executable, "-c", code, str(STAGES / f"{stage}.py")]
+    start = "runpy.run_module('trainparity.stages', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", f"import runpy, sys; sys.modules[{forbid!r}] = None; {start}", stage]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
 

@@ -1,9 +1,9 @@
 """The command line: `trainparity` and its commands."""
 
-from trainparity.cli import machine, parity, run, studies  # each adds its commands
+from trainparity.cli import machine, parity, project, run, studies  # each adds its commands
 from trainparity.cli.app import app
 
-__all__ = ["app", "machine", "main", "parity", "run", "studies"]
+__all__ = ["app", "machine", "main", "parity", "project", "run", "studies"]
 
 
 def main() -> None:

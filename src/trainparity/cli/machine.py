@@ -98,15 +98,8 @@ def status() -> None:
     from trainparity.pipeline.plan import Planner
 
     params = parameters.load(Path("params.yaml"))
-    scripts = _scripts(Path("dvc.yaml"))
-    lines = plans.explain(Planner(params, detect(), scripts).plans())
+    lines = plans.explain(Planner(params, detect()).plans())
     print("\n".join(lines) or "no change since the last run")
-
-
-def _scripts(path: Path) -> Path:
-    """Return the folder of the stages' scripts, as a pipeline's `probe` names it."""
-    command = validation.read_yaml(path)["stages"]["probe"]["cmd"]
-    return path.parent / Path(command.split()[1]).parent
 
 
 @command

@@ -1,14 +1,18 @@
-"""DVC, as the commands call it."""
+"""The pipeline, as the commands run it: by DVC, or stage after stage without."""
 
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from trainparity import extras
 
 
 def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; on SIGINT it is waited for, as it waits for its stage's checkpoint."""
+    extras.require("dvc")
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
@@ -18,3 +22,21 @@ def reproduce(*arguments: str) -> int:
         ).returncode
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def run_stages(configurations: Sequence[str]) -> int:
+    """Run every stage of the pipeline without DVC; return the exit code of the first that failed, else 0.
+
+    Nothing is cached but references that would be trained again from the same.
+    """
+    for stage in order(configurations):
+        code = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], check=False).returncode
+        if code:
+            return code if code > 0 else 128 - code
+    return 0
+
+
+def order(configurations: Sequence[str]) -> list[list[str]]:
+    """Return the stages of a pipeline without a DVC file, each with its arguments, in an order that works."""
+    train = [["train", name] for name in configurations]
+    return [["validate"], ["probe"], ["prepare"], ["reference"], *train, ["compare"], ["report"]]

@@ -11,6 +11,7 @@ from trainparity import params as parameters
 from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
+from trainparity.errors import UserError
 from trainparity.records.base import write_text
 from trainparity.records.claims import ClaimReport
 from trainparity.validation import ParamsError, not_one_of
@@ -37,6 +38,8 @@ def studies(
     The scale is written into each study's params.yaml, so that `dvc repro` uses it too.
     """
     there = sorted(path.parent.name for path in STUDIES.glob("*/dvc.yaml"))
+    if not there:
+        raise UserError(f"{STUDIES}: no such folder here: run this in a clone of trainparity, which has the studies")
     for name in names or []:
         if name not in there:
             raise ParamsError(f"{STUDIES}: {not_one_of(name, there)}")

@@ -19,7 +19,7 @@ class Closure:
     """The code of a program, without any path of this machine."""
 
     files: dict[str, str]
-    """SHA-256 of each file, first 16 digits, by its module's path (`package/module.py`) or the given script's name."""
+    """SHA-256 of each file, first 16 digits, by its module's path (`package/module.py`) ."""
     distributions: dict[str, str]
     """Version of each installed distribution that a file imports, by its name."""
 
@@ -33,21 +33,15 @@ class Closure:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def closure_of(
-    modules: Iterable[str] = (), scripts: Iterable[Path] = (), known: "dict[str, Part] | None" = None
-) -> Closure:
-    """Return the code that importing modules, or running scripts, can come to run.
+def closure_of(modules: Iterable[str] = (), known: "dict[str, Part] | None" = None) -> Closure:
+    """Return the code that importing modules can come to run.
 
     Args:
         modules: Dotted names, importable from the working directory or the environment.
-        scripts: Files; each is named in the result by its folder's name and its own.
         known: What earlier calls have found, and what this one adds; valid while no file changes.
     """
     known = nothing_known() if known is None else known
     names, files, distributions = list(modules), dict[str, str](), dict[str, str]()
-    for script in scripts:
-        files[f"{script.resolve().parent.name}/{script.name}"] = hash_of(script)
-        names += imported(script, "")
     seen: set[str] = set()
     while names:
         name = names.pop()

@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 
+from trainparity import extras
 from trainparity.records.timing import Utilisation
 
 _INTERVAL_S = 0.1
@@ -32,7 +33,7 @@ class UtilisationSampler:
 
     def start(self) -> None:
         """Begin sampling."""
-        if self._device.type == "cuda":
+        if self._device.type == "cuda" and extras.is_there("pynvml"):
             self._thread = threading.Thread(target=self._sample, daemon=True)
             self._thread.start()
 

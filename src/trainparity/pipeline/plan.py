@@ -17,6 +17,7 @@ from trainparity.params import COUNTERPART, Own, Params
 from trainparity.pipeline.known_answer import STUDY
 from trainparity.records.base import Record
 
+_STAGES = "trainparity.stages"
 _LOADER_CHILD = "trainparity.loading.child"
 
 
@@ -36,9 +37,9 @@ class Plan(Record):
 class Planner:
     """Makes the plans of one pipeline, whose folder is the working directory."""
 
-    def __init__(self, params: Params, environment: Environment, scripts: Path) -> None:
-        """Take the settings, this machine, and the folder of the stages' scripts."""
-        self._params, self._environment, self._scripts = params, environment, scripts
+    def __init__(self, params: Params, environment: Environment) -> None:
+        """Take the settings and this machine."""
+        self._params, self._environment = params, environment
         self._known = nothing_known()
         # A deadline ends a stage or does not, and `scales` are laid over the rest already.
         self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s", "step_deadline_s"})
@@ -72,10 +73,9 @@ class Planner:
         return {name: self._whole[name] for name in sections}
 
     def _plan(self, stage: str, settings: dict[str, Any], code: Closure | None = None, *, trains: bool = False) -> Plan:
-        """Make the plan of a stage; `code` is what it runs besides its script's imports."""
-        whole = closure_of(scripts=[self._scripts / f"{stage.replace('-', '_')}.py"], known=self._known) | (
-            code or Closure({}, {})
-        )
+        """Make the plan of a stage; `code` is what it runs besides its module's imports."""
+        own = closure_of([f"{_STAGES}.{stage.replace('-', '_')}"], known=self._known)
+        whole = own | (code or Closure({}, {}))
         return Plan(
             settings=settings,
             files=dict(sorted(whole.files.items())),

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
 
@@ -31,11 +31,11 @@ class BackwardHooks:
         self._handles: list[Any] = []
         self.active = False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._sharded = any(isinstance(parameter, DTensor) for parameter in parameters)
+        self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
         self._signed = list(zip(parameters, signs, strict=True))
         for parameter, sign in self._signed:
-            if isinstance(parameter, DTensor):
+            if is_dtensor(parameter):
                 self._handles.append(parameter.register_post_accumulate_grad_hook(self._arrived_sharded))  # type: ignore[no-untyped-call]
             else:
 
@@ -90,7 +90,7 @@ class BackwardHooks:
         if self.active and self._sharded and not self._in_backward:
             self._enter()
             # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
-            held = [p.grad.to_local() for p, _ in self._signed if isinstance(p.grad, DTensor)]
+            held = [p.grad.to_local() for p, _ in self._signed if is_dtensor(p.grad)]
             self._squares[-1] = sum(norm(part) ** 2 for part in held)
 
     def _end_first_pass(self) -> None:
@@ -119,7 +119,7 @@ class BackwardHooks:
         for parameter, sign in self._signed:
             if parameter.grad is not None:
                 gradient = parameter.grad
-                total += sign * self._sketch(gradient.to_local() if isinstance(gradient, DTensor) else gradient)
+                total += sign * self._sketch(gradient.to_local() if is_dtensor(gradient) else gradient)
         return total
 
     def held(self) -> Tensor:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.groups import is_cut
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, tensors
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, row_digests
@@ -217,8 +217,8 @@ _MOST_OUTPUTS = 8
 
 def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
     """Tell whether a tensor is one of those that a pass returned, or a view of it."""
-    places = {tensor.untyped_storage().data_ptr() for tensor in made if not isinstance(tensor, DTensor)} - {0}
-    return not isinstance(given, DTensor) and given.untyped_storage().data_ptr() in places
+    places = {tensor.untyped_storage().data_ptr() for tensor in made if not is_dtensor(tensor)} - {0}
+    return not is_dtensor(given) and given.untyped_storage().data_ptr() in places
 
 
 def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:

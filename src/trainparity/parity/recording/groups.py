@@ -1,15 +1,18 @@
 """Ranks that train one replica of a model together, as in tensor parallelism: those of a group see the same samples."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Replicate
 
 from trainparity.parity.recording import ranks
+from trainparity.parity.recording.kinds import is_dtensor, is_fsdp
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def groups(model: nn.Module) -> Tensor:
@@ -26,12 +29,12 @@ def is_cut(model: nn.Module) -> bool:
     return any(_cutting(model).values())
 
 
-def part(tensor: DTensor) -> int:
+def part(tensor: "DTensor") -> int:
     """Return which part of a tensor this rank holds, as a number; ranks that hold copies of it have the same."""
     number = 0
     coordinates = tensor.device_mesh.get_coordinate() or ()
     for size, place, placement in zip(tensor.device_mesh.shape, coordinates, tensor.placements, strict=False):
-        number = number * size + (0 if isinstance(placement, Replicate) else place)
+        number = number * size + (0 if placement.is_replicate() else place)
     return number
 
 
@@ -50,16 +53,16 @@ def _cutting(model: nn.Module) -> dict[DeviceMesh, set[int]]:
     }
     cutting: dict[DeviceMesh, set[int]] = {}
     for parameter in model.parameters():
-        if isinstance(parameter, DTensor):
+        if is_dtensor(parameter):
             mesh = parameter.device_mesh
-            cut = {i for i, placement in enumerate(parameter.placements) if not isinstance(placement, Replicate)}
+            cut = {i for i, placement in enumerate(parameter.placements) if not placement.is_replicate()}
             cutting.setdefault(mesh, set()).update(i for i in cut if _members(mesh, i) not in spread)
     return cutting
 
 
 def _fsdp_meshes(model: nn.Module) -> Iterator[DeviceMesh]:
     for module in model.modules():
-        if isinstance(module, FSDPModule) and (parameters := module._get_fsdp_state()._fsdp_param_group):
+        if is_fsdp(module) and (parameters := module._get_fsdp_state()._fsdp_param_group):
             yield parameters.mesh_info.mesh
 
 

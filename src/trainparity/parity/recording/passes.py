@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, mix
 
@@ -69,7 +69,7 @@ class Pass:
         A twin's `noise` is added to the gradient after it was seen.
         """
         for tensor in tensors(output):
-            if tensor.is_floating_point() and tensor.ndim and not isinstance(tensor, DTensor):
+            if tensor.is_floating_point() and tensor.ndim and not is_dtensor(tensor):
                 seen = self._sum(tensor, sketch)
                 if seen is not None:
                     _add(self.activations, name, seen)

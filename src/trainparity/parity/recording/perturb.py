@@ -2,10 +2,10 @@
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format, where_float64_is
 from trainparity.parity.recording.groups import part
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.seeds import derived_seed
 
 
@@ -17,8 +17,8 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
-            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-            place = part(parameter) if isinstance(parameter, DTensor) else 0
+            local = parameter.to_local() if is_dtensor(parameter) else parameter
+            place = part(parameter) if is_dtensor(parameter) else 0
             generator = torch.Generator().manual_seed(derived_seed(seed, index, place))
             signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
             whole = where_float64_is(local)

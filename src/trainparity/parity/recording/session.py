@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from trainparity import checkpoints
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format, reduced_in, stored_in
 from trainparity.parity.recording.groups import is_cut
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise, perturb
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.trace import Layout, StepArrays, Trace
@@ -128,6 +127,8 @@ class Session:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""
         plan, watch = self._plan, self.watch
         name = f"step-{step:06d}"
+        if step and (plan.follow or plan.keep):
+            from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
         if step and plan.follow is not None and _is_kept(plan.follow, name):
             checkpoints.load(plan.follow / name, watch.model, watch.optimizer, keep_settings=True)
         if plan.twin:
@@ -140,7 +141,7 @@ class Session:
         """Move a twin's weights as coarsely as its forward pass rounds."""
         watch, seed = self.watch, derived_seed(self._plan.seed, self._plan.twin, step)
         perturb(watch.model, self._computes().unit_roundoff, seed)
-        sharded = any(isinstance(parameter, DTensor) for parameter in watch.model.parameters())
+        sharded = any(is_dtensor(parameter) for parameter in watch.model.parameters())
         if step or self._plan.computes or not watch.forward.attached or sharded:
             return
 

@@ -4,9 +4,9 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.kinds import is_dtensor
 
 _CHUNK = 1 << 20
 _MIX = (-7046029254386353131, -4658895280553007687)
@@ -15,7 +15,7 @@ _MIX = (-7046029254386353131, -4658895280553007687)
 
 def full(tensor: Tensor) -> Tensor:
     """Return the whole of a sharded tensor (a collective: call it on every rank), or the tensor itself."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_dtensor(tensor) else tensor
 
 
 class Sketcher:

@@ -4,8 +4,9 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch._dynamo import OptimizedModule
 from torch.nn.parallel import DistributedDataParallel
+
+from trainparity.parity.recording.kinds import is_optimized
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
@@ -13,7 +14,7 @@ def unwrap_model(model: nn.Module) -> nn.Module:
     while True:
         if isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
             model = cast(nn.Module, model.module)
-        elif isinstance(model, OptimizedModule):
+        elif is_optimized(model):
             model = model._orig_mod
         else:
             return model
@@ -30,9 +31,7 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
 
 def is_compiled(model: nn.Module) -> bool:
     """Tell whether a plain module, or a part of it, runs compiled: Python hooks inside would break its graph."""
-    return any(
-        isinstance(module, OptimizedModule) or module._compiled_call_impl is not None for module in model.modules()
-    )
+    return any(is_optimized(module) or module._compiled_call_impl is not None for module in model.modules())
 
 
 def _is_fabric(model: nn.Module) -> bool:

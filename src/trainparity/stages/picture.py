@@ -1,12 +1,10 @@
 """Stage `picture`: train a model long enough to see something, and draw what it makes."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.errors import UserError
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.runs import run_picture
 from trainparity.pipeline.picture import draw
@@ -31,7 +29,3 @@ def train() -> None:
 
 def main() -> None:
     here_or_contained(train, image_of_engine)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

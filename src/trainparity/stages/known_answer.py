@@ -1,11 +1,9 @@
 """Stage `known-answer`: reproduce article B's published weights before our own verdicts are to be believed."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.pipeline.known_answer import STUDY, read_claim, reproduce
 from trainparity.records import layout
@@ -22,7 +20,3 @@ def train() -> None:
 
 def main() -> None:
     here_or_contained(train, image_of_engine)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,13 +1,11 @@
 """Stage `counterpart`: the reference's training in the other runtime, in a container or on the host."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import IMAGE, detect
 from trainparity.errors import UserError
-from trainparity.exits import exit_code
-from trainparity.launch.containers import Engine, image_of, run_contained
+from trainparity.launch.containers import Engine, image_of
 from trainparity.launch.runs import run_counterpart, skip_counterpart
 from trainparity.records import layout
 
@@ -15,12 +13,12 @@ INSIDE = "inside"
 """Argument of the command in the container."""
 
 
-def main() -> None:
+def main(where: str = "") -> None:
     settings = params.load(Path("params.yaml"))
     if not any(pair.right == params.COUNTERPART for pair in settings.pairs.values()):
         skip_counterpart(settings, "no pair of params.yaml compares it", runs=Path("runs"))
         return
-    if sys.argv[1:] == [INSIDE] or (settings.runtime == "docker" and not IMAGE.exists()):
+    if where == INSIDE or (settings.runtime == "docker" and not IMAGE.exists()):
         status = run_counterpart(settings, detect(), runs=Path("runs"), data=Path("data/prepared"))
         print(f"counterpart: {status.outcome}")
         return
@@ -36,9 +34,7 @@ def in_container(settings: params.Params) -> None:
     if engine.missing:
         raise UserError(engine.missing)
     configuration = settings.reference_configuration(settings.reference_of(params.COUNTERPART))
+    from trainparity.launch.engine import run_contained
+
     kind = image_of(configuration, settings) or "cpu"
-    run_contained(kind, [sys.argv[0], INSIDE], deadline_s=settings.deadline_s)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))
+    run_contained(kind, ["counterpart", INSIDE], deadline_s=settings.deadline_s)

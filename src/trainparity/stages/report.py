@@ -1,10 +1,8 @@
 """Stage `report`: summary, tables, curves and the page from what the runs left on disk."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.exits import exit_code
 from trainparity.records.base import write_text
 from trainparity.report import artifacts, console, page, summary, tables
 
@@ -23,7 +21,3 @@ def main() -> None:
     write_text(REPORTS / "plots" / "step_time.csv", tables.step_times(read))
     write_text(REPORTS / "index.html", page.render(built, read))
     console.show(built, console.make_console())
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

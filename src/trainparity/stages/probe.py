@@ -1,10 +1,8 @@
 """Stage `probe`: what this machine and image offer, and what each stage depends on."""
 
-import sys
 from pathlib import Path
 
 from trainparity import environment, params
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
 from trainparity.pipeline import plans
 from trainparity.pipeline.plan import Planner
@@ -18,7 +16,7 @@ def probe() -> None:
     found.write(layout.environment(RUNS))
     gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
     print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
-    made = Planner(settings, found, Path(__file__).parent).plans()
+    made = Planner(settings, found).plans()
     plans.check_stages(made)
     for text in plans.explain(made):
         print(text)
@@ -30,7 +28,3 @@ def probe() -> None:
 def main() -> None:
     here_or_contained(probe, image_of_engine)
     look().write(layout.engine(RUNS))
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

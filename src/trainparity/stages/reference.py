@@ -1,11 +1,9 @@
 """Stage `reference`: train the references and the twins that measure their noise floors."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.pipeline.references import train_references
 from trainparity.records import layout
@@ -23,7 +21,3 @@ def main() -> None:
     here_or_contained(
         train, lambda settings: image_of(settings.reference_configuration(next(iter(settings.references))), settings)
     )
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,11 +1,9 @@
 """Stage `validate`: stop on a bad params.yaml, or a study's bad claims.yaml, before anything runs."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params, workloads
 from trainparity.claims import schema
-from trainparity.exits import exit_code
 from trainparity.records.base import write_text
 
 
@@ -16,7 +14,3 @@ def main() -> None:
         schema.load(claims)
     # Always the same: a valid change must not invalidate what does not depend on it.
     write_text(Path("runs/params-valid.txt"), "params.yaml is valid\n")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

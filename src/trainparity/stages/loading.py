@@ -1,12 +1,10 @@
 """Stage `loading`: time and memory of every combination of loader settings that params.yaml's `loading` asks for."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.errors import UserError
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.loading.run import measure_all
 from trainparity.records import layout
@@ -29,7 +27,3 @@ def show(done: int, of: int, measured: LoaderMeasurement) -> None:
 
 def main() -> None:
     here_or_contained(measure, image_of_engine)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

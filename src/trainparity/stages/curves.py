@@ -1,11 +1,9 @@
 """Stage `curves`: train the recipes of params.yaml's `curves` from several seeds, for their learning curves."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of_engine
 from trainparity.launch.runs import run_seed
 from trainparity.records import layout
@@ -24,7 +22,3 @@ def train() -> None:
 
 def main() -> None:
     here_or_contained(train, image_of_engine)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,6 +1,5 @@
 """Stage `claims`: measure every claim of a study's claims.yaml."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
@@ -8,7 +7,6 @@ from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.environment import Environment
-from trainparity.exits import exit_code
 from trainparity.records import layout
 
 
@@ -19,7 +17,3 @@ def main() -> None:
     report.write(Path("reports/claims.json"))
     for result in report.results:
         print(f"{result.name}: {result.verdict}: {result.measured or result.reason}")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,11 +1,9 @@
 """Stage `experiment`: the figures of `parallel`'s run as metrics.json, for `dvc exp show`."""
 
 import json
-import sys
 from pathlib import Path
 
 from trainparity import params
-from trainparity.exits import exit_code
 from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
@@ -22,7 +20,3 @@ def main() -> None:
     status = Status.read(layout.status(runs, parallel))
     timing = Timing.read(layout.timing(runs, parallel)) if status.status == "trained" else None
     write_text(Path("metrics.json"), json.dumps(experiment(status, timing), indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,11 +1,9 @@
 """Stage `train@<configuration>`: train one configuration, or record why it can't be."""
 
-import sys
 from pathlib import Path
 
 from trainparity import params
 from trainparity.environment import Environment, detect
-from trainparity.exits import exit_code
 from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
 from trainparity.records import layout
@@ -22,10 +20,5 @@ def train(name: str) -> None:
     print(f"{name}: {status.outcome}")
 
 
-def main() -> None:
-    name = sys.argv[1]
+def main(name: str) -> None:
     here_or_contained(lambda: train(name), lambda settings: image_of(settings.configs[name], settings))
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

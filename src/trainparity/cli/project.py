@@ -1,0 +1,54 @@
+"""Commands about one's own project: begin one, and run its pipeline."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainparity import extras, starter
+from trainparity import params as parameters
+from trainparity.cli.app import command
+from trainparity.cli.pipeline import reproduce, run_stages
+from trainparity.errors import UserError
+
+
+@command
+def init(
+    folder: Annotated[Path, typer.Argument(help="The project's folder; made if missing.", file_okay=False)] = Path(),
+    dvc: Annotated[bool, typer.Option("--dvc/--no-dvc", help="With a DVC pipeline, which caches every run.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
+) -> None:
+    """Begin a project of your own: params.yaml, an example workload, and dvc.yaml; then `trainparity repro`."""
+    if dvc:
+        extras.require("dvc")
+    for path in starter.write(folder, dvc=dvc, force=force):
+        print(f"wrote {path}")
+    if dvc and not _in_dvc(folder):
+        _init_dvc(folder)
+    print("next: put your model into workload.py, then `trainparity repro`")
+
+
+def _in_dvc(folder: Path) -> bool:
+    here = folder.resolve()
+    return any((place / ".dvc").is_dir() for place in (here, *here.parents))
+
+
+def _init_dvc(folder: Path) -> None:
+    """Make the folder a DVC repository: in Git where there is a Git repository, else by itself."""
+    here = folder.resolve()
+    roots = [place for place in (here, *here.parents) if (place / ".git").exists()] if shutil.which("git") else []
+    how = ["--no-scm"] if not roots else ["--subdir"] if roots[0] != here else []
+    done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", *how], cwd=folder, check=False)
+    if done.returncode:
+        raise UserError(f"{folder}: `dvc init` failed, see above; `trainparity repro` runs the pipeline after it")
+
+
+@command
+def repro() -> int:
+    """Run the pipeline of this folder: through DVC where there is a dvc.yaml, else every stage in its order."""
+    if Path(starter.PIPELINE).exists():
+        return reproduce()
+    return run_stages(list(parameters.load(Path(starter.PARAMS)).configs))

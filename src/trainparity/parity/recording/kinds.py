@@ -1,0 +1,33 @@
+"""What torch made an object of, told without importing what makes it: DTensor costs 0.4 s to import, Dynamo 1.5 s.
+
+An object of a class exists only where the class's module is imported, so that one is looked up, never imported.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch._dynamo import OptimizedModule
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
+
+
+def is_dtensor(value: object) -> "TypeIs[DTensor]":
+    """Tell whether a tensor is spread over a device mesh."""
+    return _is("torch.distributed.tensor", "DTensor", value)
+
+
+def is_fsdp(module: object) -> "TypeIs[FSDPModule]":
+    """Tell whether `fully_shard` was called on a module."""
+    return _is("torch.distributed.fsdp", "FSDPModule", module)
+
+
+def is_optimized(module: object) -> "TypeIs[OptimizedModule]":
+    """Tell whether a module is what `torch.compile` returned."""
+    return _is("torch._dynamo", "OptimizedModule", module)
+
+
+def _is(module: str, name: str, value: Any) -> bool:
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(value, kind)

@@ -1,0 +1,28 @@
+"""Run a stage of the pipeline in the working directory: `python -m trainparity.stages train ddp`, as dvc.yaml does."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+from trainparity.exits import exit_code
+from trainparity.validation import ParamsError, not_one_of
+
+_NAMES = sorted(p.stem.replace("_", "-") for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("__"))
+
+
+def main() -> None:
+    """Run the stage that the first argument names; the others are its own."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in _NAMES:
+        raise ParamsError(f"python -m trainparity.stages STAGE: {not_one_of(name, _NAMES)}")
+    stage = importlib.import_module(f"trainparity.stages.{name.replace('-', '_')}").main
+    try:
+        arguments = inspect.signature(stage).bind(*sys.argv[2:])
+    except TypeError as error:
+        raise ParamsError(f"python -m trainparity.stages {name}: {error}") from None
+    stage(*arguments.args)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -1,0 +1,35 @@
+"""The files that `trainparity init` writes into somebody's own project; they name no folder of this one."""
+
+import shutil
+from pathlib import Path
+
+from trainparity.errors import UserError
+
+PARAMS, PIPELINE, WORKLOAD = "params.yaml", "dvc.yaml", "workload.py"
+_HERE = Path(__file__).parent
+_IGNORED = "/.trainparity/\n/data/\n/runs/\n/reports/\n/metrics.json\n__pycache__/\n"
+"""What a pipeline makes, for .gitignore."""
+
+
+def write(folder: Path, *, dvc: bool, force: bool) -> list[Path]:
+    """Write the settings, an example workload and the pipeline into a folder; return the files written.
+
+    Args:
+        folder: Made if it is not there.
+        dvc: Write dvc.yaml too.
+        force: Replace files of these names; a .gitignore is never replaced.
+
+    Raises:
+        UserError: a file is there already; nothing was written.
+    """
+    names = [PARAMS, WORKLOAD, *([PIPELINE] if dvc else [])]
+    if (there := [str(folder / name) for name in names if (folder / name).exists()]) and not force:
+        raise UserError(f"{', '.join(there)}: there already; --force replaces them")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copyfile(_HERE / name, folder / name)
+    written = [folder / name for name in names]
+    if not (ignored := folder / ".gitignore").exists():
+        ignored.write_text(_IGNORED, encoding="utf-8")
+        written.append(ignored)
+    return written

@@ -1,0 +1,57 @@
+"""`trainparity init`: what it writes, and what it leaves alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainparity import starter
+from trainparity.cli.pipeline import order, run_stages
+from trainparity.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+FILES = {"params.yaml", "dvc.yaml", "workload.py", ".gitignore"}
+
+
+def test_what_is_written_names_no_folder_of_this_repository(tmp_path: Path) -> None:
+    assert {path.name for path in starter.write(tmp_path / "new", dvc=True, force=False)} == FILES
+    text = "".join((tmp_path / "new" / name).read_text() for name in FILES)
+    assert not [name for name in ("src/", "studies", "stages/", "tests", "examples", "benchmarks") if name in text]
+
+
+def test_nothing_that_is_there_is_overwritten_unless_asked(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("mine")
+    (tmp_path / ".gitignore").write_text("mine")
+    with pytest.raises(UserError, match=r"params.yaml: there already; --force replaces them"):
+        starter.write(tmp_path, dvc=True, force=False)
+    assert {path.name for path in tmp_path.iterdir()} == {"params.yaml", ".gitignore"}
+    starter.write(tmp_path, dvc=False, force=True)
+    assert (tmp_path / "params.yaml").read_text() != "mine" == (tmp_path / ".gitignore").read_text()
+    assert not (tmp_path / "dvc.yaml").exists()
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainparity.cli", "init", "--no-dvc"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "wrote params.yaml"
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 2 and again.stderr == "params.yaml, workload.py: there already; --force replaces them\n"
+
+
+def test_without_dvc_the_same_stages_run_in_the_same_order() -> None:
+    pipeline = yaml.safe_load((Path(starter.__file__).parent / "dvc.yaml").read_text())["stages"]
+    commands = [stage.get("do", stage)["cmd"].replace("${key}", "ddp") for stage in pipeline.values()]
+    assert [*commands[:-1]] == [f"python -m trainparity.stages {' '.join(stage)}" for stage in order(["ddp"])]
+    assert commands[-1].endswith("experiment")  # which only `dvc exp` needs
+
+
+def test_without_dvc_a_stage_that_fails_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starter.write(tmp_path, dvc=False, force=False)
+    params = tmp_path / "params.yaml"
+    params.write_text(params.read_text().replace("workload:Classifier", "workload:Clasifier"))
+    monkeypatch.chdir(tmp_path)
+    assert run_stages(["ddp"]) == 2
+    assert not (tmp_path / "runs").exists()
