@@ -31,7 +31,7 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "attach": {"ownership", "records", "parity"},
-    "run": {"records", "errors", "ownership", "attach"},
+    "running": {"records", "errors", "ownership", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
@@ -46,8 +46,9 @@ BELOW: dict[str, set[str]] = {
         "ownership", "params", "records", "environment", "data", "workloads", "strategies", "measure", "training",
         "launch",
     },
-    "check": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
+    "checking": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
+    "api": {"records", "workloads", "parity", "checking", "environment", "running"},
     "starter": {"errors", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
@@ -55,7 +56,7 @@ BELOW: dict[str, set[str]] = {
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "check", "report", "errors", "exits", "run", "pipeline", "starter",
+        "report", "errors", "exits", "running", "pipeline", "starter", "api",
     },
 }  # fmt: skip
 
@@ -128,7 +129,7 @@ def test_the_report_needs_no_torch(path: Path) -> None:
     assert not {name for name in imported(path.read_text(encoding="utf-8")) if name.split(".")[0] == "torch"}
 
 
-@pytest.mark.parametrize("module", ["training/worker.py", "pipeline/prepare.py", "check/run.py"])
+@pytest.mark.parametrize("module", ["training/worker.py", "pipeline/prepare.py", "checking/run.py"])
 def test_torchvision_is_imported_by_none_but_the_workloads_that_use_it(module: str) -> None:
     """It takes a second and a half, which every stage of every other workload would pay."""
     files = reachable(PACKAGE / module)

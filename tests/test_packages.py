@@ -80,9 +80,10 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_core_imports_no_package_of_an_extra() -> None:
     modules = [
-        "trainparity.attach.process", "trainparity.check.run", "trainparity.cli", "trainparity.data.datasets",
+        "trainparity.attach.process", "trainparity.checking.run", "trainparity.cli", "trainparity.data.datasets",
         "trainparity.parity.compare", "trainparity.parity.curves", "trainparity.parity.recorder",
-        "trainparity.report.answer", "trainparity.report.check", "trainparity.run.ab", "trainparity.training.worker",
+        "trainparity.report.answer", "trainparity.report.check", "trainparity.running.ab",
+        "trainparity.training.worker",
     ]  # fmt: skip
     done = without_extras("import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in modules))
     assert (done.returncode, done.stderr) == (0, "")

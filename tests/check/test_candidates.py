@@ -1,6 +1,6 @@
 import pytest
 
-from trainparity.check.candidates import CANDIDATES, name, parse
+from trainparity.checking.candidates import CANDIDATES, name, parse
 from trainparity.validation import ParamsError
 
 

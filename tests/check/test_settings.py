@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from trainparity.check.settings import assemble, candidates
+from trainparity.checking.settings import assemble, candidates
 from trainparity.params import Own
 from trainparity.validation import ParamsError
 

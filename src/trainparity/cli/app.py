@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, ParamSpec, TypeVar
 
 import typer
@@ -11,6 +12,11 @@ from trainparity.exits import exit_code
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=int | None)
+
+JsonPath = Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)]
+MarkdownPath = Annotated[
+    Path | None, typer.Option("--markdown", help="Write the table as Markdown, for a CI job's summary.", dir_okay=False)
+]
 
 app = typer.Typer(
     help="Is it still the same training, and what did it gain?",

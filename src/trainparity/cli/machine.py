@@ -12,11 +12,12 @@ from rich.table import Table
 
 from trainparity import params as parameters
 from trainparity import validation
-from trainparity.cli.app import command
+from trainparity.cli.app import MarkdownPath, command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.records import layout
+from trainparity.records.base import write_text
 from trainparity.records.run import Status
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
@@ -157,9 +158,13 @@ def join() -> None:
 @command
 def show(
     reports: Annotated[Path, typer.Argument(help="The folder of reports.", file_okay=False)] = Path("reports"),
+    markdown_path: MarkdownPath = None,
 ) -> None:
     """Print the table of the last `dvc repro` again."""
-    from trainparity.report import console
+    from trainparity.report import console, markdown
     from trainparity.report.schema import Summary
 
-    console.show(Summary.read(reports / "summary.json"), console.make_console())
+    summary = Summary.read(reports / "summary.json")
+    if markdown_path:
+        write_text(markdown_path, markdown.summary(summary))
+    console.show(summary, console.make_console())

@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from trainparity.cli.app import command
+from trainparity.cli.app import JsonPath, MarkdownPath, command
 from trainparity.environment import detect
+from trainparity.records.base import write_text
 from trainparity.records.controls import ControlReport
 
 
@@ -23,15 +24,18 @@ def compare(
         typer.Option(help="A twin's folder; once for each. Those in LEFT/twins are used anyway.", file_okay=False),
     ] = None,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    json_path: JsonPath = None,
+    markdown_path: MarkdownPath = None,
 ) -> int:
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
     from trainparity.parity.compare import compare_folders  # imports torch
-    from trainparity.report import answer
+    from trainparity.report import answer, markdown
 
     verdict = compare_folders(left, right, floor or (), margin=margin)
     if json_path:
         verdict.write(json_path)
+    if markdown_path:
+        write_text(markdown_path, markdown.verdict(verdict))
     answer.show(verdict, Console(highlight=False, soft_wrap=True))
     return verdict.exit_code
 
@@ -66,32 +70,38 @@ def check(
     ] = 5,
     float64: Annotated[bool, typer.Option(help="Judge a difference again in float64.")] = True,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    json_path: JsonPath = None,
+    markdown_path: MarkdownPath = None,
     keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
 ) -> int:
     """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
-    from trainparity.check.run import Checker, check  # imports torch
-    from trainparity.check.settings import assemble, candidates
+    from trainparity import api  # imports torch
     from trainparity.report import check as table
+    from trainparity.report import markdown
     from trainparity.report.console import make_console
 
-    chosen = candidates([*against, *(more or ())])
-    params = assemble(
+    console = make_console()
+    report = api.check(
         workload,
-        chosen,
+        [*against, *(more or ())],
         options=options,
         dataset=dataset,
-        train={"max_steps": steps, "global_batch_size": batch, "optimizer": optimizer, "clip_norm": clip_norm},
-        parity={"window": window, "margin": margin},
+        optimizer=optimizer,
+        batch=batch,
+        steps=steps,
+        window=window,
+        clip_norm=clip_norm,
         accelerator=accelerator,
         seeds=seeds,
+        float64=float64,
+        margin=margin,
+        keep=keep,
+        progress=lambda text: console.print(Text(text, style="dim")),
     )
-    console = make_console()
-    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
-        checker = Checker(params, keep or Path(scratch), detect(), lambda text: console.print(Text(text, style="dim")))
-        report = check(checker, chosen, float64=float64)
     if json_path:
         report.write(json_path)
+    if markdown_path:
+        write_text(markdown_path, markdown.check(report))
     table.show(report, console)
     return report.exit_code
 
@@ -100,7 +110,7 @@ def check(
 def curves(
     left: Annotated[list[Path], typer.Argument(help="The reference's runs, one a seed.", file_okay=False)],
     against: Annotated[list[Path], typer.Option("--against", help="A run of the other recipe; once for each seed.")],
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    json_path: JsonPath = None,
 ) -> int:
     """Say whether two recipes learn alike, over seeds: exit code 0 consistent, 1 drifted, 2 too few runs to say."""
     from trainparity.parity.curves import judge_runs
@@ -118,10 +128,12 @@ def controls(
     output: Annotated[Path, typer.Option(help="Where the counts are written.", dir_okay=False)] = Path(
         "benchmarks/results/controls.json"
     ),
+    markdown_path: MarkdownPath = None,
 ) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
     from trainparity.controls.run import run_controls  # imports torch
     from trainparity.report import controls as table
+    from trainparity.report import markdown
     from trainparity.report.console import make_console
 
     console = make_console()
@@ -137,5 +149,7 @@ def controls(
         controls=found,
     )
     report.write(output)
+    if markdown_path:
+        write_text(markdown_path, markdown.controls(report))
     table.show(report, console)
     return 0 if report.passed else 1

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from trainparity.cli.app import command
+from trainparity.cli.app import JsonPath, MarkdownPath, command
 from trainparity.errors import StoppedBySignal, UserError
-from trainparity.run.errors import RunError
+from trainparity.running.errors import RunError
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
 Steps = Annotated[int, typer.Option(help="Optimizer steps after which the script is stopped; 0: never.", min=0)]
@@ -32,8 +32,8 @@ def run(
     optimizer step was seen, 130 or 143 after an interrupt. The command runs once more for each twin, so it must start
     the same way each time: remove checkpoints that it resumes from.
     """
-    from trainparity.run.command import Command, Runner
-    from trainparity.run.record import NothingRecorded, Settings, record_command
+    from trainparity.running.command import Command, Runner
+    from trainparity.running.record import NothingRecorded, Settings, record_command
 
     def work() -> int:
         with Runner() as runner:
@@ -69,7 +69,8 @@ def ab(
     steps: Steps = 40,
     interval: Interval = 1,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    json_path: JsonPath = None,
+    markdown_path: MarkdownPath = None,
     folder: Annotated[
         Path | None, typer.Option(help="Keep both runs here, as `a` and `b`; default: .trainparity/ab/<time>.")
     ] = None,
@@ -85,10 +86,10 @@ def ab(
     An interrupt is 130 or 143, an error 2. Worktrees of revisions are temporary.
     """
     from trainparity.cli.parity import compare
-    from trainparity.run.ab import HOME, record_both
-    from trainparity.run.command import Runner
-    from trainparity.run.pairs import commands_of
-    from trainparity.run.record import Settings, say
+    from trainparity.running.ab import HOME, record_both
+    from trainparity.running.command import Runner
+    from trainparity.running.pairs import commands_of
+    from trainparity.running.record import Settings, say
 
     place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
@@ -101,7 +102,7 @@ def ab(
         with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
             settings = Settings(steps, interval, twins, outside=pair.outside)
             left, right = record_both(runner, pair.commands, place, settings, same_bits)
-            code = compare(left, right, None, margin, json_path)
+            code = compare(left, right, None, margin, json_path, markdown_path)
             say(f"to see it again: trainparity compare {left} {right}")
             return code
 

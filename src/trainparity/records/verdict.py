@@ -1,5 +1,6 @@
 """`reports/parity.json`: the verdicts on pairs of runs; `compare` and `check` answer with the same record."""
 
+from html import escape
 from typing import Any, Literal
 
 from pydantic import Field
@@ -89,6 +90,20 @@ class Verdict(Record):
         learned = self.curves.exit_code if self.curves else 0
         own = 0 if self.verdict in SAME_TRAINING else 1 if self.verdict == "different" else 2
         return 1 if 1 in (own, learned) else max(own, learned)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        over = self.distance_over_floor
+        rows = {
+            f"{self.left} / {self.right}": self.verdict,
+            "distance / noise floor": "" if over is None else f"{over:.3g} (rounding: up to {self.margin:g})",
+            "reason": self.reason,
+            "cause": self.cause and f"{self.cause}: {self.explanation}",
+            "to change": self.advice,
+            "confirmed": self.confirmation,
+        }
+        cells = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items() if text)
+        return f"<table>{''.join(cells)}</table>"
 
 
 class ParityReport(Record):

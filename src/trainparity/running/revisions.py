@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from trainparity.run.command import Command
-from trainparity.run.errors import RunError
+from trainparity.running.command import Command
+from trainparity.running.errors import RunError
 
 
 class Repository:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from trainparity import workloads
-from trainparity.check.candidates import name, parse
+from trainparity.checking.candidates import name, parse
 from trainparity.params import Configuration, Params
 from trainparity.params import parse as parse_params
 from trainparity.validation import ParamsError
@@ -29,14 +29,14 @@ def assemble(
     workload: str,
     chosen: Mapping[str, Configuration],
     *,
-    options: str,
-    dataset: str | None,
+    options: Mapping[str, Any] | str,
+    dataset: Mapping[str, Any] | str | None,
     train: dict[str, Any],
     parity: dict[str, Any],
     accelerator: str,
     seeds: int,
 ) -> Params:
-    """Return the params of a check; `options`, `dataset` and the optimizer are YAML.
+    """Return the params of a check; `options`, `dataset` and the optimizer are mappings or YAML.
 
     A precision other than fp32 gets an entry of `curves`, compared over so many `seeds`; 0: none.
 
@@ -62,7 +62,9 @@ def assemble(
     return parse_params(content, _HERE)
 
 
-def _yaml(option: str, text: str) -> Any:
+def _yaml(option: str, text: Mapping[str, Any] | str) -> Any:
+    if not isinstance(text, str):
+        return dict(text)
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -10,8 +10,8 @@ import trainparity
 from trainparity.attach.session import Plan, Recorded
 from trainparity.attach.watch import SESSION
 from trainparity.ownership import owned
-from trainparity.run.command import Command
-from trainparity.run.errors import RunError
+from trainparity.running.command import Command
+from trainparity.running.errors import RunError
 
 _PACKAGE = Path(trainparity.__file__).resolve().parent
 

@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trainparity.records.base import write_text
-from trainparity.run.command import Command, Runner
-from trainparity.run.errors import RunError
-from trainparity.run.folder import replacing
-from trainparity.run.record import Settings, record_main, record_twins, say
+from trainparity.running.command import Command, Runner
+from trainparity.running.errors import RunError
+from trainparity.running.folder import replacing
+from trainparity.running.record import Settings, record_main, record_twins, say
 
 HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainparity.records.base import Record, RecordError
-from trainparity.run.errors import RunError
+from trainparity.running.errors import RunError
 
 _NAME = "run.json"
 

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from trainparity.errors import StoppedBySignal
-from trainparity.run.errors import RunError
+from trainparity.running.errors import RunError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainparity.attach.session import Plan, Recorded
-from trainparity.run.command import Command, Runner
-from trainparity.run.errors import RunError
-from trainparity.run.folder import RunRecord, replacing
-from trainparity.run.session import session
+from trainparity.running.command import Command, Runner
+from trainparity.running.errors import RunError
+from trainparity.running.folder import RunRecord, replacing
+from trainparity.running.session import session
 
 _LAST_LINES = 20
 

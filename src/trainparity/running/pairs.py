@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainparity.run.command import Command
-from trainparity.run.errors import RunError
-from trainparity.run.interpreters import under
-from trainparity.run.record import say
-from trainparity.run.revisions import Repository, at
+from trainparity.running.command import Command
+from trainparity.running.errors import RunError
+from trainparity.running.interpreters import under
+from trainparity.running.record import say
+from trainparity.running.revisions import Repository, at
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from trainparity.run.command import Command
-from trainparity.run.errors import RunError
+from trainparity.running.command import Command
+from trainparity.running.errors import RunError
 
 _MODULES = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.accelerate_cli"}
 

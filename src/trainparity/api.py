@@ -1,0 +1,127 @@
+"""What a program calls: the commands `compare`, `check` and `run` as functions, with typed answers.
+
+Errors that the caller can mend are `trainparity.errors.UserError`: the message says where, what is wrong, what to do.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainparity.records.check import CheckReport
+from trainparity.records.verdict import Verdict
+from trainparity.workloads.base import Workload
+
+__all__ = ["CheckReport", "Verdict", "check", "compare", "run"]
+
+
+def compare(left: str | Path, right: str | Path, *, twins: Sequence[str | Path] = (), margin: float = 16.0) -> Verdict:
+    """Say whether two recorded runs are the same training.
+
+    Args:
+        left: The reference's folder, as `record` or `run` wrote it.
+        right: The other run's folder.
+        twins: Folders of twins that measure the noise floor, besides those in `left/twins`.
+        margin: `equivalent` means: within so many times the noise floor; at least 1.
+
+    Returns:
+        The verdict. A folder that cannot be read gives `cannot judge` with the reason; nothing is raised for it.
+    """
+    from trainparity.parity.compare import compare_folders
+
+    return compare_folders(Path(left), Path(right), [Path(twin) for twin in twins], margin=margin)
+
+
+def check(
+    workload: str | type[Workload],
+    against: Sequence[str],
+    *,
+    options: Mapping[str, Any] | str = "{}",
+    dataset: Mapping[str, Any] | str | None = None,
+    optimizer: Mapping[str, Any] | str = "{name: adamw, lr: 1.0e-3}",
+    batch: int = 32,
+    steps: int = 20,
+    window: int = 20,
+    clip_norm: float | None = None,
+    accelerator: str = "auto",
+    seeds: int = 5,
+    float64: bool = True,
+    margin: float = 16.0,
+    keep: str | Path | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> CheckReport:
+    """Train a workload under several accelerations and judge each against its reference.
+
+    Args:
+        workload: A class that other processes can import; or `package.module:Class`; or the name of one of ours.
+        against: Candidates, such as `ddp:2`, `gradaccum:4`, `compiled`, `amp-bf16`, `ddp:2+gradaccum:2`.
+        options: The workload's options: a mapping, or YAML, as are the next two.
+        dataset: As in params.yaml; by default the workload's own data, or digits.
+        optimizer: As in params.yaml; a workload may make its own.
+        batch: Samples of each optimizer step, over all ranks.
+        steps: Optimizer steps.
+        window: Optimizer steps that are judged from one shared start.
+        clip_norm: Largest norm of the gradient; None: no clipping.
+        accelerator: auto, cpu, mps or cuda.
+        seeds: Seeds of the learning curves by which a change of precision is judged: at least 4; 0: none.
+        float64: Judge a difference again in float64.
+        margin: `equivalent` means: within so many times the noise floor; at least 1.
+        keep: A folder for the runs; by default they are removed.
+        progress: Called with a line of text before each training.
+
+    Raises:
+        ParamsError: an argument is wrong, or the workload cannot be imported.
+    """
+    from trainparity.checking.run import Checker
+    from trainparity.checking.run import check as judge
+    from trainparity.checking.settings import assemble, candidates
+    from trainparity.environment import detect
+
+    chosen = candidates(against)
+    params = assemble(
+        _named(workload),
+        chosen,
+        options=options,
+        dataset=dataset,
+        train={
+            "max_steps": steps,
+            "global_batch_size": batch,
+            "optimizer": optimizer,
+            "clip_norm": clip_norm,
+        },
+        parity={"window": window, "margin": margin},
+        accelerator=accelerator,
+        seeds=seeds,
+    )
+    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
+        checker = Checker(params, Path(keep) if keep else Path(scratch), detect(), progress)
+        return judge(checker, chosen, float64=float64)
+
+
+def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, steps: int = 40, interval: int = 1) -> int:
+    """Record a training script as it is, and its twins, for `compare`.
+
+    Args:
+        command: The command, as a list of words or as one would write it in a shell; no shell runs it.
+        folder: Where the run is kept; an earlier one of ours is replaced.
+        twins: Further runs, with weights moved by half an ulp, that measure the noise floor.
+        steps: Optimizer steps after which the script is stopped; 0: never.
+        interval: Trace every so many optimizer steps, besides the first 8.
+
+    Returns:
+        The command's exit code; 0 if it was stopped after `steps`.
+
+    Raises:
+        RunError: no optimizer step was seen, or a twin failed.
+        StoppedBySignal: this process got a signal; nothing is kept.
+    """
+    from trainparity.running.command import Command, Runner
+    from trainparity.running.record import Settings, record_command
+
+    parsed = Command.parse(command) if isinstance(command, str) else Command(tuple(command))
+    with Runner() as runner:
+        return record_command(runner, parsed, Path(folder), Settings(steps, interval, twins)).exit_code
+
+
+def _named(workload: str | type[Workload]) -> str:
+    return workload if isinstance(workload, str) else f"{workload.__module__}:{workload.__qualname__}"

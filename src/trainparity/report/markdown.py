@@ -1,0 +1,85 @@
+"""Answers as Markdown, for the summary of a CI job or a comment on a change."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from trainparity.records.check import CheckReport
+from trainparity.records.claims import ClaimReport
+from trainparity.records.controls import ControlReport
+from trainparity.records.verdict import SAME_TRAINING, Verdict
+from trainparity.report import words
+from trainparity.report.columns import runs
+from trainparity.report.columns.candidates import CANDIDATES
+from trainparity.report.columns.claims import CLAIMS
+from trainparity.report.columns.column import Column, shown_in
+from trainparity.report.columns.controls import CONTROLS
+from trainparity.report.columns.runs import RUNS
+from trainparity.report.schema import Summary
+
+T = TypeVar("T")
+
+_COMPARED = (replace(CANDIDATES[0], heading="runs"), *CANDIDATES[1:-1])
+"""The columns of one comparison: it has no learning curves."""
+
+
+def table(columns: Iterable[Column[T]], rows: Iterable[T]) -> str:
+    """Write the columns that the console shows."""
+    shown = shown_in("console", columns)
+    lines = [_row(" ".join(column.heading.split()) for column in shown)]
+    lines.append(_row("--:" if column.numeric else ":--" for column in shown))
+    lines += [_row(column.cell(row) for column in shown) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(answer: Verdict) -> str:
+    """Write one comparison: a table of one row, and of a difference its cause."""
+    row = f"{answer.left} / {answer.right}", answer
+    return f"{table(_COMPARED, [row])}\n{''.join(_explained(*row))}"
+
+
+def check(report: CheckReport) -> str:
+    """Write one row a candidate, and below it what each difference comes from."""
+    below = [text for name, pair in report.results.items() for text in _explained(name, pair)]
+    return f"{table(CANDIDATES, report.results.items())}\n{''.join(below)}"
+
+
+def claims(report: ClaimReport) -> str:
+    """Write a study's claims: what was published, and what was measured."""
+    return f"{table(CLAIMS, report.results)}\n{_text(words.claims_sentence(report))}\n"
+
+
+def controls(report: ControlReport) -> str:
+    """Write one row a control and the sum of them."""
+    return f"{table(CONTROLS, report.controls)}\n{_text(words.controls_sentence(report))}\n"
+
+
+def summary(built: Summary) -> str:
+    """Write the table of a pipeline's runs, and below it what the table cannot say."""
+    notes = [f"- {_text(f'{note.name}: {note.kind}: {note.text}')}\n" for note in words.notes(built)]
+    sentence = f"{words.parity_sentence(built)} {words.gain_sentence(built)}"
+    return f"{table(RUNS, runs.rows(built))}\n{_text(sentence)}\n\n{''.join(notes)}"
+
+
+def _explained(name: str, pair: Verdict) -> Iterator[str]:
+    """Yield a list's entries on what is no plain pass."""
+    if pair.verdict not in SAME_TRAINING:
+        yield f"- **{_text(name)}**: {pair.verdict}: {_text(pair.reason or '')}\n"
+    if pair.cause:
+        yield f"  - cause: **{_text(pair.cause)}**: {_text(pair.explanation or '')}\n"
+        yield f"  - to change: {_text(pair.advice or '')}\n"
+    if pair.confirmation:
+        yield f"  - confirmed: {_text(pair.confirmation)}\n"
+    if pair.curves:
+        yield f"- **{_text(name)}**: {_text(pair.curves.sentence)}\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(_text(cell) for cell in cells)} |"
+
+
+def _text(text: str) -> str:
+    """Return text on one line, in which nothing is read as markup."""
+    for character in "\\`*_|<>[]":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())
