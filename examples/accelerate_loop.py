@@ -1,4 +1,4 @@
-"""An Accelerate loop with the Recorder in it.
+"""An Accelerate loop with the Recorder in it, as a tracker.
 
 python examples/accelerate_loop.py runs/plain
 for i in 1 2 3; do TRAINPARITY_TWIN=$i python examples/accelerate_loop.py runs/plain; done
@@ -15,13 +15,15 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import trainparity
+from trainparity.accelerate import RecordTracker
 
 
 def main(folder: str, accumulation_steps: int = 1) -> None:
     """Train one pass over some digits; the global batch is 32 on any number of processes."""
+    tracker = RecordTracker(folder)
     accelerator = Accelerator(
         cpu=True,
+        log_with=tracker,
         gradient_accumulation_steps=accumulation_steps,
         # A batch of the loader is the global batch: each process takes its share of it.
         dataloader_config=DataLoaderConfiguration(split_batches=True),
@@ -33,17 +35,18 @@ def main(folder: str, accumulation_steps: int = 1) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     loader = DataLoader(data, batch_size=32 // accumulation_steps)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    recorder = trainparity.record(model, optimizer, folder)
+    accelerator.init_trackers("runs", {"accumulation_steps": accumulation_steps})
+    tracker.attach(model, optimizer)
 
     for images, labels in loader:
         with accelerator.accumulate(model):
             loss = nn.functional.cross_entropy(model(images), labels)
             accelerator.backward(loss)
+            accelerator.log({"loss": loss})
             if accelerator.sync_gradients:
                 accelerator.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-    recorder.close()
     accelerator.end_training()
 
 

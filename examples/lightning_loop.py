@@ -1,4 +1,4 @@
-"""A Lightning Trainer with the Recorder in it, as a callback of two methods.
+"""A Lightning Trainer with the Recorder in it, as a callback.
 
 python examples/lightning_loop.py runs/plain
 for i in 1 2 3; do TRAINPARITY_TWIN=$i python examples/lightning_loop.py runs/plain; done
@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import trainparity
+from trainparity.lightning import RecordCallback
 
 
 class Classifier(lightning.LightningModule):
@@ -35,21 +35,6 @@ class Classifier(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
 
-class Record(lightning.Callback):
-    """Records a run from the start of its training to the end."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Attach to what the Trainer has prepared."""
-        self.recorder = trainparity.record(pl_module, trainer.optimizers[0], self.folder)
-
-    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Write the trace."""
-        self.recorder.close()
-
-
 def main(folder: str, accumulation_steps: int = 1) -> None:
     """Train one pass over some digits; the global batch is 32 on any number of processes."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -63,7 +48,7 @@ def main(folder: str, accumulation_steps: int = 1) -> None:
         max_epochs=1,
         accumulate_grad_batches=accumulation_steps,
         gradient_clip_val=1.0,
-        callbacks=[Record(folder)],
+        callbacks=[RecordCallback(folder)],
         use_distributed_sampler=False,  # the Trainer's own shuffles, though the loader does not
         logger=False,
         enable_checkpointing=False,

@@ -9,29 +9,13 @@ trainparity compare runs/plain runs/ddp
 import os
 import sys
 import tempfile
-from typing import Any
 
 import torch
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 
-import trainparity
-
-
-class Record(TrainerCallback):
-    """Records a run from the start of its training to the end."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Attach to what the Trainer has prepared."""
-        self.recorder = trainparity.record(parts["model"], parts["optimizer"], self.folder)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Write the trace."""
-        self.recorder.close()
+from trainparity.transformers import RecordCallback
 
 
 def sentences() -> list[torch.Tensor]:
@@ -88,7 +72,7 @@ def main(folder: str, accumulation_steps: int = 1) -> None:
             args=arguments,
             train_dataset=[{"input_ids": line} for line in sentences()],
             data_collator=collate,
-            callbacks=[Record(folder)],
+            callbacks=[RecordCallback(folder)],
         ).train()
 
 

@@ -49,6 +49,11 @@ BELOW: dict[str, set[str]] = {
     "checking": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
     "api": {"records", "workloads", "parity", "checking", "environment", "running"},
+    "lightning": {"parity"},
+    "transformers": {"parity"},
+    "accelerate": {"parity"},
+    "testing": {"parity", "records"},
+    "pytest_plugin": {"testing", "records"},
     "starter": {"errors", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",

@@ -13,6 +13,7 @@ EXTRAS = {
     "matplotlib": "report",
     "psutil": "pipeline",
     "pynvml": "pipeline",
+    "pytest": "pytest",
     "requests": "pipeline",
     "sklearn": "data",
     "torchvision": "data",

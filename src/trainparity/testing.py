@@ -1,0 +1,86 @@
+"""Parity as a test: two functions that train, or two recorded runs, must be the same training."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from trainparity.parity.compare import compare_folders
+from trainparity.parity.recorder import Recorder, record
+from trainparity.records.verdict import Verdict
+
+Record = Callable[..., Recorder]
+"""`record(model, optimizer, **options)`, as `trainparity.record` without the folder; every step is traced."""
+
+Training = Callable[[Record], object] | str | Path
+"""A function that seeds, trains and calls `record` once before the first step; or the folder of a recorded run."""
+
+
+class NotSameTraining(AssertionError):
+    """Two trainings differ, or it cannot be said; `verdict` says which, where and why."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        lines = [f"{verdict.left} / {verdict.right}: {verdict.verdict}: {verdict.reason}"]
+        if verdict.cause:
+            lines += [f"cause: {verdict.cause}: {verdict.explanation}", f"to change: {verdict.advice}"]
+        super().__init__("\n".join(lines))
+        self.verdict = verdict
+
+
+def assert_same_training(
+    reference: Training,
+    other: Training,
+    *,
+    twins: int = 2,
+    margin: float = 16.0,
+    folder: str | Path | None = None,
+) -> Verdict:
+    """Hold two trainings against each other.
+
+    Args:
+        reference: What the other is compared with. A function is called once more for each twin, so it must start the
+            same way each time: seed in it.
+        other: What is judged.
+        twins: Further runs of the reference, with weights moved by half an ulp, that measure the noise floor. They are
+            made where the two runs differ in a bit.
+        margin: The trainings are the same within so many times the noise floor; at least 1.
+        folder: Where functions are recorded; by default a temporary folder.
+
+    Returns:
+        The verdict, `bitwise` or `equivalent`.
+
+    Raises:
+        NotSameTraining: the verdict is another one.
+        ValueError: a function did not call `record`.
+    """
+    with ExitStack() as stack:
+        place = Path(folder) if folder else Path(stack.enter_context(TemporaryDirectory(prefix="trainparity-")))
+        left, right = _recorded(reference, place / "reference"), _recorded(other, place / "other")
+        verdict = compare_folders(left, right, margin=margin)
+        if verdict.verdict != "bitwise" and callable(reference):
+            for twin in range(1, twins + 1):
+                _recorded(reference, left, twin)
+            verdict = compare_folders(left, right, margin=margin)
+    if verdict.exit_code:
+        raise NotSameTraining(verdict)
+    return verdict
+
+
+def _recorded(training: Training, folder: Path, twin: int = 0) -> Path:
+    """Return the folder of a recorded run; a function is called and recorded first."""
+    if not callable(training):
+        return Path(training)
+    with ExitStack() as recorders:
+        called: list[Recorder] = []
+
+        def record_here(model: Any, optimizer: Any, **options: Any) -> Recorder:
+            how = {"interval": 1, "twin": twin} | options
+            called.append(recorders.enter_context(record(model, optimizer, folder, **how)))
+            return called[-1]
+
+        training(record_here)
+        if len(called) != 1:
+            times = "never" if not called else f"{len(called)} times"
+            raise ValueError(f"{training} called record {times}; call it once, before the first step")
+    return folder

@@ -1,0 +1,81 @@
+"""Parity as a test: the function, the pytest fixture, and what the JUnit report says."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+from trainparity.pytest_plugin import Parity
+from trainparity.testing import NotSameTraining, Record, assert_same_training
+
+
+def train(record: Record, parts: int = 1, lr: float = 0.1) -> None:
+    torch.manual_seed(0)
+    data = torch.randn(64, 4)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    record(model, optimizer)
+    for step in range(4):
+        for part in data[16 * step : 16 * (step + 1)].chunk(parts):
+            (model(part).square().mean() / parts).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_accumulation_is_the_same_training(parity: Parity) -> None:
+    verdict = parity.assert_same_training(train, lambda record: train(record, parts=4))
+    assert verdict.verdict == "equivalent" and verdict.calibrated
+
+
+def test_what_is_equal_in_every_bit_needs_no_twins(tmp_path: Path) -> None:
+    assert assert_same_training(train, train, folder=tmp_path).verdict == "bitwise"
+    assert not (tmp_path / "reference/twins").exists()
+    assert assert_same_training(tmp_path / "reference", str(tmp_path / "other")).verdict == "bitwise"
+
+
+def test_another_training_fails_and_says_why() -> None:
+    with pytest.raises(NotSameTraining, match=r"different: (.|\n)*cause: learning-rate: (.|\n)*to change: ") as failed:
+        assert_same_training(train, lambda record: train(record, lr=0.2))
+    assert failed.value.verdict.cause == "learning-rate"
+
+
+def test_a_function_that_records_nothing_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="called record never; call it once"):
+        assert_same_training(train, lambda record: None)
+
+
+PROJECT = """
+from tests.integrations.test_testing import train
+
+def test_same(parity):
+    parity.assert_same_training(train, train)
+
+def test_other(parity):
+    parity.assert_same_training(train, lambda record: train(record, lr=0.2), twins=1)
+"""
+
+
+def test_the_junit_report_has_verdict_and_cause(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(PROJECT)
+    command = [sys.executable, "-m", "pytest", str(tmp_path), "--junitxml", str(tmp_path / "out.xml"), "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    found = {
+        case.get("name"): {p.get("name"): p.get("value") for p in case.iter("property")}
+        for case in ElementTree.parse(tmp_path / "out.xml").iter("testcase")
+    }
+    assert found["test_same"]["trainparity.verdict"] == "bitwise"
+    assert found["test_other"]["trainparity.verdict"] == "different"
+    assert found["test_other"]["trainparity.cause"] == "learning-rate"
+
+
+def test_the_plugin_costs_a_run_without_the_fixture_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "test_none.py").write_text("import sys\ndef test_it(): assert 'torch' not in sys.modules\n")
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "--trace-config", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "trainparity.pytest_plugin" in done.stdout
