@@ -234,3 +234,8 @@ def test_outputs_gradients_that_differ_by_one_factor_are_no_other_loss() -> None
     doubled = difference({}, {"gradients": OFF})
     doubled.right.arrays["activation_gradient/sketch"] *= 2
     assert doubled.chain.factor == pytest.approx(2) and doubled.chain.backward == []
+
+
+def test_more_samples_are_said_to_be_more() -> None:
+    more = torch.cat([IDS, IDS + 1000], 1)
+    assert "8 samples more are seen" in str(judge({}, {"gradients": OFF, **seen(more)}).explanation)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, train
+from tests.support.synthetic import judge, scaled
 from trainparity.params import Optimizer
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.sampler import Sampler
@@ -163,3 +164,16 @@ def test_a_reference_that_diverged_cannot_prove_anything(tmp_path: Path, dataset
     result = reference.judge(train(reference.candidate("itself", configuration())))
     assert result.verdict == "cannot judge"
     assert "reference diverged: its weights are not finite after step" in (result.reason or "")
+
+
+def test_an_equivalent_says_what_it_could_have_seen() -> None:
+    """A little more than the resolution is different, a little less is not; of a single tensor as of the whole."""
+    right = judge({}, {"parts": 2})
+    seen = {one.kind: one for one in right.resolutions}
+    assert list(seen) == ["gradient", "update", "weight", "buffer"]
+    gradient = seen["gradient"]
+    assert gradient.whole == right.resolution and gradient.weakest >= gradient.whole * 0.1
+    more, less = 1 + 1.5 * gradient.weakest, 1 + 0.5 * gradient.weakest
+    assert judge({}, {"gradients": scaled(more, gradient.tensor)}).verdict == "different"
+    assert judge({}, {"gradients": scaled(less, gradient.tensor)}).verdict == "equivalent"
+    assert judge({}, {"gradients": scaled(1 + 1.5 * gradient.whole)}).verdict == "different"

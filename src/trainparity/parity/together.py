@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainparity.records.verdict import Verdict, Worst
+from trainparity.records.verdict import Resolution, Verdict, Worst
 
 
 def together(found: Mapping[str, Verdict]) -> Verdict:
@@ -35,6 +35,7 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
             "verdict": "bitwise" if equal else "equivalent",
             "weights": "bitwise" if all(verdict.weights == "bitwise" for verdict in judged) else "equivalent",
             "resolution": max((v.resolution for v in judged if v.resolution is not None), default=None),
+            "resolutions": _coarsest(found),
             "worst": _worst(found),
             "model": None,
         }
@@ -45,6 +46,18 @@ def _rank(verdict: Verdict) -> tuple[bool, int]:
     """Order differences: what follows from another model comes last, then by the order in which steps are made."""
     evidence = verdict.evidence
     return bool(evidence.get("made_by_another_model")), int(evidence.get("sequence", verdict.step or 0))
+
+
+def _coarsest(found: Mapping[str, Verdict]) -> list[Resolution]:
+    """Return for each kind of tensor the widest resolutions of all models."""
+    widest: dict[str, Resolution] = {}
+    for name, verdict in found.items():
+        for one in verdict.resolutions:
+            named = one.model_copy(update={"tensor": f"{name}: {one.tensor}"}) if name else one
+            other = widest.get(one.kind, named)
+            weaker = max(other, named, key=lambda seen: seen.weakest)
+            widest[one.kind] = weaker.model_copy(update={"whole": max(other.whole, named.whole)})
+    return list(widest.values())
 
 
 def _worst(found: Mapping[str, Verdict]) -> list[Worst]:

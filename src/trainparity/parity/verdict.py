@@ -14,6 +14,7 @@ from trainparity.parity.distance import KINDS, Judged, distances, multiples, nam
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
+from trainparity.parity.resolution import resolutions
 from trainparity.records.base import INFINITE
 from trainparity.records.run import Status
 from trainparity.records.verdict import Outcome, Verdict, Worst
@@ -98,7 +99,8 @@ def judge_traces(
         twins = f"the gradients of {names[0]}'s twins are {width:.2g} apart at the first step of a window"
         reason = f"the noise floor is too wide to prove anything: {twins}"
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
-    return verdict.model_copy(update={"resolution": width * margin})
+    seen = resolutions(left, floor, margin)
+    return verdict.model_copy(update={"resolution": width * margin, "resolutions": seen})
 
 
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:

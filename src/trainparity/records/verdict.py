@@ -32,6 +32,19 @@ class Worst(Record):
     """A parameter's or buffer's name, or `(all)` for all of them together."""
 
 
+class Resolution(Record):
+    """What a verdict of `equivalent` could have seen of one kind of tensor, where a window of steps begins."""
+
+    kind: Literal["gradient", "update", "weight", "buffer"]
+    """What was compared."""
+    whole: float
+    """A relative L2 error of all tensors together beyond this would have been `different`."""
+    weakest: float
+    """The same of the tensor whose noise floor is the widest."""
+    tensor: str
+    """That tensor's name."""
+
+
 class Verdict(Record):
     """Whether two runs are the same training."""
 
@@ -73,6 +86,8 @@ class Verdict(Record):
     """`equivalent` means: within this multiple of the noise floor."""
     resolution: float | None = None
     """Of `equivalent`: a relative error of the whole gradient beyond this would have been `different`."""
+    resolutions: list[Resolution] = Field(default_factory=list)
+    """Of `equivalent`: the same for each kind of tensor; empty otherwise."""
     calibrated: bool = True
     """Whether twins measured the noise floor; if not, it is an analytic bound, which is less reliable."""
     steps_compared: int = 0

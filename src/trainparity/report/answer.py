@@ -22,6 +22,9 @@ def show(answer: Verdict, console: Console) -> None:
     if answer.resolution is not None:
         seen = number(answer.resolution)
         console.print(Text(f"  a relative error of the gradient beyond {seen} would have been `different`"))
+        for one in answer.resolutions:
+            text = f"    {one.kind}: {number(one.whole)}; of its weakest tensor, {one.tensor}: {number(one.weakest)}"
+            console.print(Text(text, style="dim"))
     if not answer.calibrated and answer.distance_over_floor is not None:
         text = "  uncalibrated: no twins, so the floor is an analytic bound; record some with TRAINPARITY_TWIN=1, 2, 3"
         console.print(Text(text, style="yellow"))

@@ -55,6 +55,11 @@ def other_samples(difference: Difference) -> Finding | None:
             f"{twice} samples come twice",
             "stop the sampler from padding uneven shards with repeated samples",
         )
+    elif not missing:
+        what, advice = (
+            f"{len(extra)} samples more are seen",
+            "count world size and accumulation once in the size of a micro-batch",
+        )
     elif not extra:
         what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
     else:
