@@ -78,3 +78,12 @@ def test_check_prints_a_row_and_the_reasons_of_each_candidate() -> None:
     assert "\namp-bf16: bf16-2 was failed: killed\n" in text
     assert "\ncompiled: equivalent: in float64 the largest distance is 1e-16: it was rounding\n" in text
     assert "\ncuda: skipped: cuda was skipped: no GPU\n" in text
+
+
+def test_what_the_runs_did_not_compute_alike_with_is_shown() -> None:
+    facts = ["threads: 1 in a, 2 in b"]
+    unknown = printed(pair("ddp", verdict="different", cause="unknown", environment=facts))
+    assert "look here first: the runs did not compute alike with\n    threads: 1 in a, 2 in b" in unknown
+    proved = printed(pair("ddp", verdict="different", cause="samples", environment=facts))
+    assert "look here first" not in proved and "threads: 1 in a" in proved
+    assert "compute alike" not in printed(pair("ddp"))

@@ -12,6 +12,7 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
+from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import resolutions
@@ -87,6 +88,7 @@ def judge_traces(
         steps_compared=len(left.layout.steps),
         worst=worst,
         ranks_agree=not disagreements,
+        environment=differing(left.layout.environment, right.layout.environment, names),
     )
     if rows:
         return explain(verdict, Difference(left, right, floor, margin, min(rows), names))

@@ -88,6 +88,8 @@ class Verdict(Record):
     """Of `equivalent`: a relative error of the whole gradient beyond this would have been `different`."""
     resolutions: list[Resolution] = Field(default_factory=list)
     """Of `equivalent`: the same for each kind of tensor; empty otherwise."""
+    environment: list[str] = Field(default_factory=list)
+    """What the runs did not compute alike with: versions, devices, threads, flags, environment variables."""
     calibrated: bool = True
     """Whether twins measured the noise floor; if not, it is an analytic bound, which is less reliable."""
     steps_compared: int = 0

@@ -31,6 +31,15 @@ def show(answer: Verdict, console: Console) -> None:
     if answer.reason:
         console.print(Text(f"  {answer.reason}"))
     show_cause(answer, console)
+    if answer.environment:
+        look = "look here first: " if answer.cause in _OF_THE_ENVIRONMENT else ""
+        console.print(Text(f"  {look}the runs did not compute alike with", style="yellow" if look else ""))
+        for line in answer.environment:
+            console.print(Text(f"    {line}", style="dim"))
+
+
+_OF_THE_ENVIRONMENT = ("precision", "randomness", "forward", "unknown")
+"""Causes that another version, device or flag may be behind."""
 
 
 def show_cause(verdict: Verdict, console: Console) -> None:

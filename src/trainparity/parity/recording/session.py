@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import ranks
+from trainparity.parity.recording.conditions import conditions
 from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format, reduced_in, stored_in
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
@@ -110,6 +111,7 @@ class Session:
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
             settings=settings,
+            environment=conditions(self.watch.model),
             **(self._facts or self.watch.facts()),
         )
         return Trace(layout, arrays)

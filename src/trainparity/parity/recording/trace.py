@@ -58,6 +58,8 @@ class Layout(Record):
     """Class of the optimizer."""
     settings: Settings = Field(default_factory=dict)
     """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """What the run computed with, see `conditions`: versions, device, threads, flags, environment variables."""
     checksum: str = ""
     """SHA-256 of the other fields and of trace.safetensors; written by `Trace.save`."""
 
