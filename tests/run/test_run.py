@@ -88,6 +88,7 @@ def test_a_program_that_does_not_train(command: str, tmp_path: Path) -> None:
     done = trainparity("run", "runs/a", "--", *words, cwd=tmp_path)
     assert done.returncode == 2 and reason in done.stderr
     assert not (tmp_path / "runs/a").exists()
+    assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
 def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
@@ -122,7 +123,6 @@ def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path
     assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
     assert not psutil.wait_procs(children, timeout=10)[1]
     assert not (tmp_path / "runs/a").exists()
-    assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
     assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
