@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,55 @@ def test_images_are_cropped_at_the_centre(tmp_path: Path) -> None:
     settings = ImageFolder(name="imagefolder", path=str(tmp_path / "in"), image_size=10, channels=1)
     prepare(settings, tmp_path / "data", tmp_path)
     assert load(tmp_path / "data").tensors["images"].unique().tolist() == [200]
+
+
+def test_hidden_folders_and_files_are_no_classes_and_no_samples(tmp_path: Path) -> None:
+    for name in ("a/1.png", "a/.ipynb_checkpoints/1.png", "a/._1.png", ".cache/1.png", "__MACOSX/a/1.png", "b/c/1.png"):
+        picture(tmp_path / "in" / name, (8, 8), (1, 2, 3))
+    prepare(ImageFolder(name="imagefolder", path=str(tmp_path / "in"), image_size=8), tmp_path / "data", tmp_path)
+    assert load(tmp_path / "data").tensors["labels"].tolist() == [0, 1]
+
+
+def test_a_class_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    picture(tmp_path / "in/a/1.png", (8, 8), (1, 2, 3))
+    (tmp_path / "in/b").symlink_to("a")
+    with pytest.raises(DataError, match=r"in/b is the same folder as .*in/a"):
+        prepare(ImageFolder(name="imagefolder", path=str(tmp_path / "in")), tmp_path / "data", tmp_path)
+
+
+def test_16_bit_images_keep_their_range(tmp_path: Path) -> None:
+    (tmp_path / "in/a").mkdir(parents=True)
+    ramp = np.repeat(np.linspace(0, 65535, 8).round().astype(np.uint16)[None], 8, 0)
+    Image.fromarray(ramp).save(tmp_path / "in/a/1.png")
+    settings = ImageFolder(name="imagefolder", path=str(tmp_path / "in"), image_size=8, channels=1)
+    prepare(settings, tmp_path / "data", tmp_path)
+    expected = torch.from_numpy((ramp / 257).round().astype(np.uint8))
+    assert torch.equal(load(tmp_path / "data").tensors["images"][0, 0], expected)
+
+
+def test_what_has_no_8_bits_or_bursts_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in/a").mkdir(parents=True)
+    settings = ImageFolder(name="imagefolder", path=str(tmp_path / "in"))
+    Image.fromarray(np.ones((8, 8), dtype=np.float32)).save(tmp_path / "in/a/1.tiff")
+    with pytest.raises(DataError, match=r"1.tiff: not a readable image: its values are floats"):
+        prepare(settings, tmp_path / "data", tmp_path)
+    picture(tmp_path / "in/a/1.tiff", (100, 100), (1, 2, 3))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow refuses what is more than twice as large
+    with pytest.raises(DataError, match=r"1.tiff: not a readable image: .*decompression bomb"):
+        prepare(settings, tmp_path / "data", tmp_path)
+    with pytest.raises(DataError, match=r"dataset fake takes 4.* GiB; this machine's memory.* lower dataset.size"):
+        prepare(Fake(name="fake", shape=[1024, 1024], size=2**30), tmp_path / "data", tmp_path)
+
+
+def test_a_manifest_that_disagrees_with_its_tensors_is_refused(digits: Path, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "data")
+    manifest = tmp_path / "data/manifest.json"
+    for old, new in (('"samples": 40', '"samples": 30'), ('"uint8"', '"int8"')):
+        before = manifest.read_text()
+        manifest.write_text(before.replace(old, new))
+        with pytest.raises(DataError, match="its tensors are not those of its manifest"):
+            load(tmp_path / "data")
+        manifest.write_text(before)
 
 
 @pytest.mark.parametrize("fault", ["unreadable", "empty", "missing"])

@@ -87,8 +87,7 @@ def test_a_program_that_does_not_train(command: str, tmp_path: Path) -> None:
     words, reason = NO_TRAINING[command]
     done = trainparity("run", "runs/a", "--", *words, cwd=tmp_path)
     assert done.returncode == 2 and reason in done.stderr
-    assert not (tmp_path / "runs/a").exists()
-    assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs/a").exists() and not list((tmp_path / "runs").iterdir())
 
 
 def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def test_an_image_smaller_than_the_crop_is_named() -> None:
 def test_an_image_folder_trains(tmp_path: Path) -> None:
     (tmp_path / "images/any").mkdir(parents=True)
     for colour in ("navy", "teal", "maroon", "olive"):
-        Image.new("RGB", (40, 50), colour).save(tmp_path / f"images/any/{colour}.png")
+        for copy in range(8):
+            Image.new("RGB", (40, 50), colour).save(tmp_path / f"images/any/{colour}-{copy}.png")
     folder = ImageFolder(name="imagefolder", path=str(tmp_path / "images"), image_size=32)
     datasets.prepare(folder, tmp_path / "data", tmp_path)
     settings = spec(tmp_path, tmp_path / "data", "run", optimizer=Optimizer(name="radam", lr=1e-2))

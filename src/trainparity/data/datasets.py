@@ -1,5 +1,6 @@
 """Every dataset by its name in params.yaml. Adding one is a function here, or a file, and an entry."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from torch import Tensor
 from trainparity.data.download import CIFAR10, MNIST, Source, fetch
 from trainparity.data.formats import read_cifar10, read_idx
 from trainparity.data.imagefolder import read_images
+from trainparity.data.memory import check_fits
 from trainparity.data.prepared import Manifest, keep_first, resize, write
 from trainparity.params import Digits, Downloaded, Fake, ImageFolder, Photographs
 
@@ -77,6 +79,7 @@ def _imagefolder(settings: ImageFolder, downloads: Path) -> Content:
 
 
 def _fake(settings: Fake, downloads: Path) -> Content:
+    check_fits(4 * settings.size * math.prod(settings.shape), "dataset fake", "lower dataset.size")
     generator = torch.Generator().manual_seed(settings.seed)
     # Images first: they are then what `torch.manual_seed(seed); torch.rand(size, *shape)` gives (article B).
     images = torch.rand(settings.size, *settings.shape, generator=generator)

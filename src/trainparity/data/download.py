@@ -16,6 +16,8 @@ from trainparity.data.errors import DataError
 
 _TIMEOUT_S = 30.0
 _BLOCK = 1 << 16
+_LARGEST = 1 << 30
+"""Bytes; our largest file has 0.17 of it. A mirror that sends more is broken or hostile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ def _fetch(name: str, md5: str, path: Path, mirrors: Sequence[str], timeout_s: f
     for mirror in mirrors:
         url = f"{mirror.rstrip('/')}/{name}"
         try:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError("a mirror is an http or https address")
             return _try(url, md5, path, timeout_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
             failures.append(f"  {url}: {error}")
@@ -104,6 +108,9 @@ def _download(url: str, part: Path, timeout_s: float) -> None:
             task = progress.add_task(part.stem, total=total, completed=resumed)
             while block := response.read(_BLOCK):
                 file.write(block)
+                if file.tell() > _LARGEST:
+                    part.unlink()
+                    raise ValueError(f"the server sends more than {_LARGEST} bytes, which is no such file")
                 progress.advance(task, len(block))
         size = file.tell()
     if total is not None and size < total:

@@ -1,6 +1,7 @@
 """MNIST's and CIFAR-10's own binary files, read directly: no pickle, nothing unpacked to disk."""
 
 import gzip
+import math
 import tarfile
 import zlib
 from pathlib import Path
@@ -31,7 +32,7 @@ def read_idx(path: Path) -> Tensor:
     dimensions = content[3]
     shape = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
     values = content[4 + 4 * dimensions :]
-    if len(values) != int(np.prod(shape)):
+    if len(values) != math.prod(shape):
         raise DataError(f"{path}: {len(values)} bytes of data, its header says {shape}; remove it to fetch it again")
     return torch.from_numpy(np.frombuffer(values, dtype=np.uint8).reshape(shape).copy())
 

@@ -2,12 +2,14 @@
 
 import hashlib
 from pathlib import Path
+from typing import Self
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
+from trainparity.data.memory import check_fits
 from trainparity.records.base import Record, RecordError, replacing
 
 Batch = dict[str, Tensor]
@@ -22,6 +24,11 @@ class TensorFacts(Record):
 
     shape: list[int]
     dtype: str
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Self:
+        """Return a tensor's facts."""
+        return cls(shape=list(tensor.shape), dtype=str(tensor.dtype).split(".")[1])
 
 
 class FileFacts(Record):
@@ -67,7 +74,7 @@ def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str
         manifest = Manifest(
             dataset=dataset,
             samples=len(next(iter(tensors.values()))),
-            tensors={n: TensorFacts(shape=list(t.shape), dtype=str(t.dtype).split(".")[1]) for n, t in tensors.items()},
+            tensors={name: TensorFacts.of(tensor) for name, tensor in tensors.items()},
             files={_FILE: FileFacts(sha256=_sha256(unfinished / _FILE), bytes=(unfinished / _FILE).stat().st_size)},
             source=source,
             real=real,
@@ -87,6 +94,7 @@ def load(folder: Path) -> Prepared:
     except RecordError as error:
         raise DataError(f"{error}; {_REMEDY}") from None
     tensors: dict[str, Tensor] = {}
+    check_fits(sum(facts.bytes for facts in manifest.files.values()), str(folder), "set dataset.limit")
     for name, facts in manifest.files.items():
         path = folder / name
         if not path.exists():
@@ -96,6 +104,9 @@ def load(folder: Path) -> Prepared:
         if _sha256(path) != facts.sha256:
             raise DataError(f"{path}: damaged: its SHA-256 is not the manifest's; {_REMEDY}")
         tensors |= load_file(path)
+    held = {name: TensorFacts.of(tensor) for name, tensor in tensors.items()}
+    if held != manifest.tensors or any(facts.shape[:1] != [manifest.samples] for facts in held.values()):
+        raise DataError(f"{folder}: its tensors are not those of its manifest; {_REMEDY}")
     return Prepared(manifest, tensors)
 
 

@@ -105,6 +105,8 @@ def _stuck(work: Path) -> str | None:
     places = {path.stem.rpartition("-")[2]: _Place(text) for path, text in stacks.items() if text}
     if not places:
         return None
+    # A rank that ended while its stacks were written has none.
+    places = {rank: place for rank, place in places.items() if place.name} or places
     for text in stacks.values():
         print(text, file=sys.stderr)
     busy = [f"rank {rank} was in {place.name}" for rank, place in places.items() if not place.waits]
@@ -126,7 +128,7 @@ class _Place:
         frames = max(([*_FRAME.finditer(thread)] for thread in threads), key=_is_main)
         own = [f for f in frames if not re.search(_LIBRARIES, f["file"])]
         place = next(iter(own or frames), None)
-        self.name = f"{_short(place['file'])}:{place['line']} {place['function']}" if place else "an unknown place"
+        self.name = f"{_short(place['file'])}:{place['line']} {place['function']}" if place else ""
         self.waits = any(f["function"] in _WAITING or "torch/distributed/" in f["file"] for f in frames)
         """Whether a backward pass or a collective, where a rank waits for the others, was under way."""
 

@@ -45,7 +45,7 @@ class ImageFolder(Section):
     name: Literal["imagefolder"]
     path: str
     """Folder with one sub-folder per class, relative to the project."""
-    image_size: int = Field(default=32, ge=1)
+    image_size: int = Field(default=32, ge=1, le=4096)
     """Edge in pixels of the square that each image is resized and centre-cropped to."""
     channels: Literal[1, 3] = 3
     limit: int | None = Field(default=None, ge=1)
@@ -56,12 +56,12 @@ class Fake(Section):
     """Uniform random samples in [0, 1): `torch.rand(size, *shape)` from the seed; made, not real, data."""
 
     name: Literal["fake"]
-    shape: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    shape: list[Annotated[int, Field(ge=1, lt=2**31)]] = Field(min_length=1, max_length=8)
     """Shape of one sample."""
-    size: int = Field(ge=1)
+    size: int = Field(ge=1, lt=2**40)
     """Number of samples."""
-    classes: int = Field(default=10, ge=1)
-    seed: int = Field(default=0, ge=0)
+    classes: int = Field(default=10, ge=1, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
 
 class Own(Section):

@@ -28,11 +28,11 @@ Strategy = Annotated[str, AfterValidator(_known)]
 class Loader(Section):
     """How batches reach the training loop."""
 
-    workers: int = Field(default=0, ge=0)
+    workers: int = Field(default=0, ge=0, le=1024)
     """DataLoader worker processes per rank; 0 slices the data in memory."""
     start_method: StartMethod | None = None
     """How workers start; null is the platform's default."""
-    prefetch_factor: int = Field(default=2, ge=1)
+    prefetch_factor: int = Field(default=2, ge=1, le=1024)
     """Batches that each worker holds ready."""
     pin_memory: bool = False
     """Batches wait in page-locked memory, which a GPU copies from faster; without CUDA it does nothing."""
@@ -60,11 +60,11 @@ class Configuration(Section):
     precision: Precision = "fp32"
     reference: Name | None = None
     """The entry of `references` that it is compared with; null: the one named as its precision."""
-    world_size: int = Field(default=1, ge=1)
+    world_size: int = Field(default=1, ge=1, le=65_536)
     """Ranks, each a process; of `data_parallel` replicas inside one process."""
-    tensor_parallel_size: int = Field(default=1, ge=1)
+    tensor_parallel_size: int = Field(default=1, ge=1, le=65_536)
     """Ranks that compute each matrix product together, for a strategy that has several such groups."""
-    accumulation_steps: int = Field(default=1, ge=1)
+    accumulation_steps: int = Field(default=1, ge=1, le=65_536)
     compile: Literal["none", "default", "reduce-overhead", "max-autotune"] = "none"
     """torch.compile's mode; `none` runs eagerly."""
     offload: Literal["none", "parameters", "activations", "both"] = "none"
@@ -86,6 +86,8 @@ class Configuration(Section):
             raise mistake(
                 f"{self.offload} with strategy {self.strategy}; parameters are offloaded by {able}", "offload"
             )
+        if self.backend != "auto" and not strategy.distributed:
+            raise mistake(f"{self.backend} with strategy {self.strategy}, whose ranks are not processes", "backend")
         return self
 
     @property

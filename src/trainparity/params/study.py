@@ -11,9 +11,9 @@ from trainparity.validation import Section
 class Loading(Section):
     """Loader settings that `stages/loading.py` measures: every combination that makes a difference."""
 
-    workers: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2], min_length=1)
+    workers: list[Annotated[int, Field(ge=0, le=1024)]] = Field(default=[0, 1, 2], min_length=1)
     start_methods: list[StartMethod] = Field(default=["fork", "spawn"], min_length=1)
-    prefetch_factors: list[Annotated[int, Field(ge=1)]] = Field(default=[2], min_length=1)
+    prefetch_factors: list[Annotated[int, Field(ge=1, le=1024)]] = Field(default=[2], min_length=1)
     pin_memory: list[bool] = Field(default=[False], min_length=1)
     modes: list[Literal["training", "loading"]] = Field(default=["training"], min_length=1)
     """`training` makes the real steps; `loading` neither trains nor draws noise, so that loading alone is timed."""
@@ -35,7 +35,7 @@ class Recipes(Section):
 class Curves(Section):
     """Recipes of which no step can be equal (other batch sizes, learning rates, precisions): do they learn alike?"""
 
-    seeds: int = Field(default=5, ge=4)
+    seeds: int = Field(default=5, ge=4, le=1000)
     """Trainings of each recipe; four of each are the fewest that can show a difference."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Laid over the references' own settings: learning takes longer than a proof of parity."""

@@ -35,9 +35,9 @@ class Optimizer(Section):
 class Train(Section):
     """How long and how to train; the same for every configuration."""
 
-    seed: int = Field(default=0, ge=0)
-    epochs: int = Field(default=1, ge=1)
-    max_steps: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    epochs: int = Field(default=1, ge=1, le=1_000_000)
+    max_steps: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Stop after so many optimizer steps; null runs all epochs to their end."""
     global_batch_size: int = Field(ge=1)
     """Samples of one optimizer step, over all ranks and micro-batches."""
@@ -60,19 +60,19 @@ class Train(Section):
 class Parity(Section):
     """How two runs are judged to be the same training."""
 
-    twins: int = Field(default=3, ge=1)
+    twins: int = Field(default=3, ge=1, le=100)
     """Perturbed copies of the reference that measure the noise floor."""
     window: int = Field(default=20, ge=1)
     """Optimizer steps judged from one shared start; a longer run starts each window from the reference's state."""
-    margin: float = Field(default=16.0, ge=1)
+    margin: float = Field(default=16.0, ge=1, le=10_000)
     """`equivalent` means: within this multiple of the noise floor, for every tensor at every step."""
-    sketch_size: int = Field(default=64, ge=16)
+    sketch_size: int = Field(default=64, ge=16, le=65_536)
     """Numbers that one tensor is projected to in the trace."""
 
 
 class Timing(Section):
     """The timed phase, apart from the parity phase."""
 
-    warmup_steps: int = Field(default=3, ge=1)
+    warmup_steps: int = Field(default=3, ge=1, le=1_000_000)
     """Untimed steps first: allocation, autotuning, compilation."""
-    steps: int = Field(default=20, ge=2)
+    steps: int = Field(default=20, ge=2, le=1_000_000)

@@ -62,7 +62,7 @@ def _report(spec: RunSpec, rank: int, message: str) -> None:
     failure.write(spec.work / f"failure-{rank}.json")
 
 
-def run(spec: RunSpec, execution: Execution, deadline: StepDeadline) -> None:
+def run(spec: RunSpec, execution: Execution, deadline: StepDeadline | None = None) -> None:
     """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
     torch.set_num_threads(spec.placement.num_threads)
     _Phases(spec, execution, deadline).run()
@@ -71,7 +71,7 @@ def run(spec: RunSpec, execution: Execution, deadline: StepDeadline) -> None:
 class _Phases:
     """The phases of a run on one rank, each with a trainer of its own."""
 
-    def __init__(self, spec: RunSpec, execution: Execution, deadline: StepDeadline) -> None:
+    def __init__(self, spec: RunSpec, execution: Execution, deadline: StepDeadline | None) -> None:
         self._spec, self._execution, self._deadline = spec, execution, deadline
         self._workload = workloads.load(spec.workload.name, spec.workload.options)
         self._dataset = load_data(spec.data)
@@ -100,12 +100,17 @@ class _Phases:
 
     def _phase(self, name: str, done: int) -> None:
         """Start a phase; `done` steps are behind it."""
-        self._deadline.phase()
+        if self._deadline:
+            self._deadline.phase()
         self._progress.phase(name, done)
 
     def _stepped(self, loss: float | None = None) -> None:
-        self._deadline.step()
+        self._made_a_step()
         self._progress.step(loss)
+
+    def _made_a_step(self, loss: float | None = None) -> None:
+        if self._deadline:
+            self._deadline.step()
 
     def _plain(self) -> None:
         """Train without a trace."""
@@ -146,9 +151,7 @@ class _Phases:
             return
         if trained is None:
             trained = self._trainer()
-            plain_phase.train(
-                self._spec, trained, stop_requested=self._stop, progress=lambda loss: self._deadline.step()
-            )
+            plain_phase.train(self._spec, trained, stop_requested=self._stop, progress=self._made_a_step)
         evaluation = evaluate(trained)
         if self._main:
             evaluation.write(path)

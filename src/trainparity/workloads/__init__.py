@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ def _import(name: str, path: Path) -> type[Workload]:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
+        traceback.print_exc()
+        raise ParamsError(
+            f"{path}: workload.name: importing {module_name} ended with {type(error).__name__}: {error}"
+        ) from None
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise ParamsError(f"{path}: workload.name: {name!r} is no subclass of trainparity.workloads.Workload")
     return found
