@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test images lint bench controls setup lock clean
+.PHONY: help repro studies experiments test test-lowest images lint docs dist bench controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 UV := $(shell command -v uv 2>/dev/null || echo .venv-tools/bin/uv)
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 repro: setup ## run the whole default pipeline: every configuration, parity, timing, report
 	dvc repro
@@ -24,6 +24,22 @@ experiments: setup ## show the experiments that were run, side by side
 
 test: setup ## run all tests
 	pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not study"
+
+LOWEST := .venv-lowest
+test-lowest: | $(UV) ## run the core's tests with the lowest versions that pyproject.toml allows
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(LOWEST)
+	$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[data,report]' \
+	  'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.120' 'jsonschema>=4.23' 'threadpoolctl>=3.1' 'psutil>=6.0'
+	$(LOWEST)/bin/python -m pytest tests/parity/test_compare.py tests/parity/test_curves.py tests/records tests/report \
+	  tests/run tests/check tests/test_api.py tests/test_cli.py tests/test_params.py tests/test_environment.py
+
+docs: setup ## build the documents as a site, in .site; every link is checked
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
+
+dist: setup ## build wheel and source distribution into dist, and check them
+	rm -rf dist
+	python -m hatchling build
+	$(UV) tool run --quiet twine check --strict dist/*
 
 images: setup ## build the CPU and CUDA images where they are missing or stale
 	python -m trainparity.launch.containers cpu cuda
@@ -47,7 +63,7 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml
 	  --extra dev --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
-	rm -rf .venv .venv-tools .trainparity data runs reports metrics.json
+	rm -rf .venv .venv-tools .venv-lowest .site dist .trainparity data runs reports metrics.json
 	rm -rf studies/*/.trainparity studies/*/data studies/*/runs studies/*/reports
 
 setup: .venv/complete

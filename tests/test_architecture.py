@@ -19,7 +19,7 @@ BELOW: dict[str, set[str]] = {
     "params": {"validation", "strategies"},
     "environment": {"extras", "params", "records"},
     "data": {"params", "records"},
-    "workloads": {"validation", "params"},
+    "workloads": {"extras", "validation", "params"},
     "strategies": {"validation"},
     "measure": {"extras", "params", "records"},
     "checkpoints": {"records"},
@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
         "workloads", "strategies", "training",
     },
     "pipeline": {
-        "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
+        "errors", "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {

@@ -80,7 +80,7 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_core_imports_no_package_of_an_extra() -> None:
     modules = [
-        "trainparity.attach.process", "trainparity.cli",
+        "trainparity.attach.process", "trainparity.checking.run", "trainparity.cli", "trainparity.data.datasets",
         "trainparity.parity.compare", "trainparity.parity.curves", "trainparity.parity.recorder",
         "trainparity.report.answer", "trainparity.report.check", "trainparity.running.ab",
         "trainparity.training.worker",
@@ -92,6 +92,7 @@ def test_the_core_imports_no_package_of_an_extra() -> None:
 @pytest.mark.parametrize(
     ("command", "module", "extra"),
     [
+        (["check", "resnet", "--against", "compiled"], "torchvision", "data"),
         (["controls", "--seeds", "1"], "sklearn", "data"),
         (["train", "cpu"], "dvc", "pipeline"),
     ],

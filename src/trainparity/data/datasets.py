@@ -10,7 +10,6 @@ from torch import Tensor
 
 from trainparity.data.download import CIFAR10, MNIST, Source, fetch
 from trainparity.data.formats import read_cifar10, read_idx
-from trainparity.data.imagefolder import read_images
 from trainparity.data.memory import check_fits
 from trainparity.data.prepared import Manifest, keep_first, resize, write
 from trainparity.params import Digits, Downloaded, Fake, ImageFolder, Photographs
@@ -74,6 +73,8 @@ def _cifar10(settings: Downloaded, downloads: Path, source: Source = CIFAR10) ->
 
 
 def _imagefolder(settings: ImageFolder, downloads: Path) -> Content:
+    from trainparity.data.imagefolder import read_images  # with Pillow, which an extra brings
+
     images, labels = read_images(Path(settings.path), settings.image_size, settings.channels, settings.limit)
     return Content({"images": images, "labels": labels}, f"images in {settings.path}")
 

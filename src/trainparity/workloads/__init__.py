@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainparity import extras
 from trainparity.validation import ParamsError, Section, not_one_of, validate
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.randomness import SampleRandomness
@@ -58,7 +59,8 @@ def _import(name: str, path: Path) -> type[Workload]:
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {error}") from None
+        why = (extras.explain(error) if isinstance(error, ImportError) else None) or error
+        raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {why}") from None
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         traceback.print_exc()
         raise ParamsError(
