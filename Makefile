@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test test-lowest images lint docs dist bench controls setup lock clean
+.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -57,6 +57,9 @@ bench: setup ## measure the configurations side by side; figures go to benchmark
 
 controls: setup ## try the checker on right and wrong loops; counts go to benchmarks/results
 	trainparity controls
+
+schemas: setup ## write the JSON Schemas of params.yaml and claims.yaml again
+	python -m trainparity.schemas
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \

@@ -54,7 +54,8 @@ BELOW: dict[str, set[str]] = {
     "accelerate": {"parity"},
     "testing": {"parity", "records"},
     "pytest_plugin": {"testing", "records"},
-    "starter": {"errors", "workloads"},
+    "schemas": {"params", "claims", "strategies"},
+    "starter": {"errors", "schemas", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
         "claims", "report", "errors", "exits",

@@ -20,7 +20,9 @@ class ParamsError(UserError):
 class Section(BaseModel):
     """A part of a settings file: immutable, keys that it does not know are mistakes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 SectionT = TypeVar("SectionT", bound=Section)

@@ -12,7 +12,7 @@ from trainparity.cli.pipeline import order, run_stages
 from trainparity.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-FILES = {"params.yaml", "dvc.yaml", "workload.py", ".gitignore"}
+FILES = {"params.yaml", "params.schema.json", "dvc.yaml", "workload.py", ".gitignore"}
 
 
 def test_what_is_written_names_no_folder_of_this_repository(tmp_path: Path) -> None:
@@ -38,7 +38,10 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "wrote params.yaml"
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert again.returncode == 2 and again.stderr == "params.yaml, workload.py: there already; --force replaces them\n"
+    assert (
+        again.returncode == 2
+        and again.stderr == "params.yaml, params.schema.json, workload.py: there already; --force replaces them\n"
+    )
 
 
 def test_without_dvc_the_same_stages_run_in_the_same_order() -> None:

@@ -49,7 +49,7 @@ class Params(Section):
     parity: Parity = Parity()
     timing: Timing = Timing()
     loading: Loading | None = None
-    """What `stages/loading.py` measures; no other stage reads it."""
+    """What the stage `loading` measures; no other stage reads it."""
     references: dict[Name, Reference] = Field(default_factory=dict)
     """Trainings that configurations are compared with; the one of a precision in use need not be listed."""
     configs: dict[Name, Configuration] = Field(min_length=1)

@@ -9,7 +9,7 @@ from trainparity.validation import Section
 
 
 class Loading(Section):
-    """Loader settings that `stages/loading.py` measures: every combination that makes a difference."""
+    """Loader settings that the stage `loading` measures: every combination that makes a difference."""
 
     workers: list[Annotated[int, Field(ge=0, le=1024)]] = Field(default=[0, 1, 2], min_length=1)
     start_methods: list[StartMethod] = Field(default=["fork", "spawn"], min_length=1)

@@ -3,9 +3,10 @@
 import shutil
 from pathlib import Path
 
+from trainparity import schemas
 from trainparity.errors import UserError
 
-PARAMS, PIPELINE, WORKLOAD = "params.yaml", "dvc.yaml", "workload.py"
+PARAMS, PIPELINE, WORKLOAD, SCHEMA = "params.yaml", "dvc.yaml", "workload.py", "params.schema.json"
 _HERE = Path(__file__).parent
 _IGNORED = "/.trainparity/\n/data/\n/runs/\n/reports/\n/metrics.json\n__pycache__/\n"
 """What a pipeline makes, for .gitignore."""
@@ -22,12 +23,12 @@ def write(folder: Path, *, dvc: bool, force: bool) -> list[Path]:
     Raises:
         UserError: a file is there already; nothing was written.
     """
-    names = [PARAMS, WORKLOAD, *([PIPELINE] if dvc else [])]
+    names = [PARAMS, SCHEMA, WORKLOAD, *([PIPELINE] if dvc else [])]
     if (there := [str(folder / name) for name in names if (folder / name).exists()]) and not force:
         raise UserError(f"{', '.join(there)}: there already; --force replaces them")
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        shutil.copyfile(_HERE / name, folder / name)
+        shutil.copyfile(schemas.HERE / schemas.PARAMS if name == SCHEMA else _HERE / name, folder / name)
     written = [folder / name for name in names]
     if not (ignored := folder / ".gitignore").exists():
         ignored.write_text(_IGNORED, encoding="utf-8")

@@ -1,0 +1,5 @@
+"""`python -m trainparity.schemas`."""
+
+from trainparity.schemas import write
+
+write()
