@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, train
-from tests.support.synthetic import judge, scaled
+from tests.support.synthetic import judge, scaled, trace
 from trainparity.params import Optimizer
+from trainparity.parity.distance import rounding
 from trainparity.training.loop import MicroBatch, Trainer
 from trainparity.training.sampler import Sampler
 
@@ -177,3 +178,12 @@ def test_an_equivalent_says_what_it_could_have_seen() -> None:
     assert judge({}, {"gradients": scaled(more, gradient.tensor)}).verdict == "different"
     assert judge({}, {"gradients": scaled(less, gradient.tensor)}).verdict == "equivalent"
     assert judge({}, {"gradients": scaled(1 + 1.5 * gradient.whole)}).verdict == "different"
+
+
+def test_a_running_mean_rounds_as_the_terms_that_cancel_in_it() -> None:
+    buffers = {"n.running_mean": [4], "n.running_var": [4], "n.num_batches_tracked": []}
+    lengths = torch.tensor([[1e-3, 2.0, 1.0]], dtype=torch.float64)
+    found = trace(steps=1, layout={"buffers": buffers}, buffer__norm=lengths)
+    times = (rounding(found, "buffer") / found.layout.unit_roundoff)[0].tolist()
+    assert times[0] == pytest.approx((2 * 2.0) ** 0.5 / 1e-3, rel=1e-3)  # |std| <= (sqrt(4) * |variance|) ** 0.5
+    assert times[1:3] == [1.0, 1.0] and 1 <= times[3] < 2

@@ -85,11 +85,33 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     layout = trace.layout
     coarseness = layout.stored_roundoff if kind in ("update", "start", "weight") else layout.unit_roundoff
     unit = torch.tensor(coarseness, dtype=torch.float64)
+    if kind == "buffer":
+        return unit * _cancellation(trace)
     if kind != "update":
         return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
     update = _with_all(norms(trace, "update"))
     amplified = unit * _ratio(_with_all(norms(trace, "weight")), update).clamp(min=1)
     return torch.where(update > 0, amplified, unit)
+
+
+def _cancellation(trace: Trace) -> Tensor:
+    """Return how many times its own last place a buffer is rounded: float64 [T, B + 1], 1 but for running means.
+
+    A running mean is a sum over the batch in which most cancels: it rounds as its terms do, whose length is told by the
+    running variance beside it.
+    """
+    lengths = norms(trace, "buffer")
+    terms = lengths.clone()
+    index = {name: place for place, name in enumerate(trace.layout.buffers)}
+    for name, place in index.items():
+        variance = (
+            index.get(f"{name.removesuffix('running_mean')}running_var") if name.endswith("running_mean") else None
+        )
+        if variance is not None:
+            channels = trace.layout.buffers[name][0] if trace.layout.buffers[name] else 1
+            # |std|^2 is the sum of the variances: at most sqrt(channels) times their L2 norm.
+            terms[:, place] = (channels**0.5 * lengths[:, variance] + lengths[:, place] ** 2).sqrt()
+    return _ratio(_with_all(terms), _with_all(lengths)).nan_to_num(1.0, posinf=INFINITE).clamp(min=1)
 
 
 def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tensor:

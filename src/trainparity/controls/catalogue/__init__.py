@@ -20,6 +20,11 @@ RIGHT = [
         for loop in (right.Accumulated, right.AccumulatedByFour, right.Uneven, right.Replicas, right.Compiled)
     ),
     *(_right(loop, num_ranks=2) for loop in (Ddp, right.DdpAccumulated, Fsdp, right.FsdpAccumulated)),
+    _right(right.AccumulatedInBf16, against=right.InBf16, models=("conv-groupnorm", "transformer")),
+    _right(right.ChannelsLast, models=("conv-groupnorm", "conv-batchnorm")),
+    _right(right.CalledByParts, models=("mlp", "conv-groupnorm")),
+    _right(right.Validated),
+    _right(right.CancellingAccumulated, against=right.Cancelling),
     _right(right.UnevenShards, against=right.OddBatch, num_ranks=2),
 ]
 """Never `different`."""
@@ -27,6 +32,9 @@ RIGHT = [
 WRONG = [
     *(Control(loop=loop, cause="loss-normalisation") for loop in (loss.Undivided, loss.MeanOfMeans)),
     *(Control(loop=loop, cause="loss-normalisation", num_ranks=2) for loop in (loss.SummedOverRanks, loss.UnevenRanks)),
+    *(Control(loop=loop, cause="loss-or-targets") for loop in (loss.LabelsShifted, loss.SoftmaxTwice)),
+    Control(loop=forward.SoftmaxInTheModel, cause="forward"),
+    Control(loop=gradient.HalvedOnItsWay, cause="backward"),
     *(Control(loop=loop, cause="samples") for loop in (inputs.SampleLeftOut, inputs.SampleTwice, inputs.EpochNotSet)),
     Control(loop=inputs.NotSharded, cause="samples", num_ranks=2),
     Control(loop=inputs.PaddedShards, cause="samples", num_ranks=2, against=right.OddBatch),

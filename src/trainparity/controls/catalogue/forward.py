@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trainparity.controls.catalogue.right import Accumulated, SameMicroBatches
+from trainparity.controls.catalogue.right import Accumulated, InBf16, SameMicroBatches
 from trainparity.controls.loop import Ddp, Loop
 from trainparity.parity.recorder import Recorder, record
 
@@ -80,13 +80,17 @@ def _by_index(loop: OtherNoise | KnownNoise, folder: Path, twin: int) -> Recorde
     return record(loop.model, loop.optimizer, folder, first=6, twin=twin, samples=lambda inputs, keywords: loop.part)
 
 
-class HalfPrecision(Loop):
+class HalfPrecision(InBf16):
     """The forward pass under bf16 autocast."""
 
-    def losses(self, part: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = self.model(self.inputs(part))
-        return nn.functional.cross_entropy(logits.float(), self.labels[part], reduction="none")
+
+class SoftmaxInTheModel(Accumulated):
+    """A softmax at the model's end, before a loss that has its own."""
+
+    def build(self) -> nn.Module:
+        model = super().build()
+        model.register_forward_hook(lambda module, inputs, logits: logits.softmax(1))
+        return model
 
 
 class ScaleTooHigh(Loop):

@@ -1,5 +1,7 @@
 """Faults between backward and the update: accumulation, clipping, the loss scale."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -86,3 +88,25 @@ class BackwardSkipped(AccumulatedByFour):
         if not self.first:
             super().backward(loss)
         self.first = False
+
+
+class Halved(torch.autograd.Function):
+    """Returns what it is given, and half of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient / 2
+
+
+class HalvedOnItsWay(Accumulated):
+    """A custom autograd function with a wrong backward, after the first layer."""
+
+    def build(self) -> nn.Module:
+        model = super().build()
+        first = next(m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
+        first.register_forward_hook(lambda module, inputs, output: Halved.apply(output))
+        return model

@@ -1,7 +1,7 @@
 """Faults of the loss's division."""
 
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainparity.controls.catalogue.right import Accumulated, Uneven
 from trainparity.controls.loop import Ddp, Loop
@@ -39,3 +39,18 @@ class UnevenRanks(Ddp):
 
     def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
         return self.losses(part).mean()
+
+
+class LabelsShifted(Accumulated):
+    """Each sample is given its neighbour's label."""
+
+    def losses(self, part: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(self.model(self.inputs(part)), self.labels[part - 1], reduction="none")
+
+
+class SoftmaxTwice(Loop):
+    """A softmax before a loss that has its own."""
+
+    def losses(self, part: Tensor) -> Tensor:
+        probabilities = self.model(self.inputs(part)).softmax(1)
+        return nn.functional.cross_entropy(probabilities, self.labels[part], reduction="none")

@@ -106,3 +106,63 @@ class Unclipped(Loop):
     """Does not clip gradients: the reference of NotUnscaled."""
 
     clip_norm = None
+
+
+class InBf16(Loop):
+    """The forward pass under bf16 autocast, the loss in fp32: the reference of runs in that precision."""
+
+    def losses(self, part: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = self.model(self.inputs(part))
+        return nn.functional.cross_entropy(logits.float(), self.labels[part], reduction="none")
+
+
+class AccumulatedInBf16(InBf16):
+    """Four micro-batches under bf16 autocast."""
+
+    accumulation_steps = 4
+
+
+class ChannelsLast(Loop):
+    """Another memory layout of images and convolutions."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return model.to(memory_format=torch.channels_last)
+
+    def inputs(self, part: Tensor) -> Tensor:
+        return super().inputs(part).to(memory_format=torch.channels_last)
+
+
+class CalledByParts(Accumulated):
+    """A model whose layers the loop calls one after the other."""
+
+    def losses(self, part: Tensor) -> Tensor:
+        outputs = self.inputs(part)
+        for layer in self.plain.children():
+            outputs = layer(outputs)
+        return nn.functional.cross_entropy(outputs, self.labels[part], reduction="none")
+
+
+class Validated(Loop):
+    """Validation before each step, in evaluation mode; nobody thought of no_grad."""
+
+    def seed_step(self, step: int) -> None:
+        self.plain.eval()
+        self.plain(self.images[-7:])
+        self.plain.train()
+        super().seed_step(step)
+
+
+class Cancelling(Loop):
+    """Losses that are added and subtracted, as a critic's are: gradients of the samples nearly cancel."""
+
+    def losses(self, part: Tensor) -> Tensor:
+        signs = 1.0 - 2.0 * (part % 2)
+        small: Tensor = 1e-3 * self.model(self.inputs(part)).square().mean(1)
+        return super().losses(part) * signs + small
+
+
+class CancellingAccumulated(Cancelling):
+    """Four micro-batches of them."""
+
+    accumulation_steps = 4

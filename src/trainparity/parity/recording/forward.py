@@ -47,16 +47,21 @@ class ForwardHooks:
         self.begin()
 
     def _attach(self) -> None:
+        for name, module in self._leaves:
+
+            def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> Any:
+                if not self._looking():
+                    return None
+                self._see(name, output)
+                exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
+                # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order.
+                return self._noise(output) if self._noise and exact and not is_dtensor(output) else None
+
+            self._handles.append(module.register_forward_hook(seen))
+        # After those: a twin's noise makes another tensor of an output, which the next part is given.
         for _, module in self.modules:
             self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
-        for name, module in self._leaves:
-
-            def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> None:
-                if self._looking():
-                    self._see(name, output)
-
-            self._handles.append(module.register_forward_hook(seen))
 
     @property
     def attached(self) -> bool:
@@ -72,7 +77,7 @@ class ForwardHooks:
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
         """Look at a new step; `expected` gives the samples of each micro-batch, where the loop knows them.
 
-        A twin's `noise` is added to the gradients of modules' outputs.
+        A twin's `noise` moves modules' outputs and their gradients.
         """
         self._expected, self._noise = list(expected), noise
         self._micro_batch, self._taken, self._depth = 0, 0, 0

@@ -1,4 +1,4 @@
-"""What makes a twin: weights, and gradients on their way back, that differ by rounding."""
+"""What makes a twin: weights, outputs of modules and gradients on their way back that differ by rounding."""
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
 
 
 class Noise:
-    """Moves each number of a gradient by one unit in its last place, up or down at random.
+    """Moves each number of a tensor by one unit in its last place, up or down at random.
 
     Another order of a sum rounds each of its terms otherwise. Where terms nearly cancel, the sum moves by many times
     its own last place, and twins whose terms are all equal would not show it.
@@ -37,11 +37,11 @@ class Noise:
         self._seed, self._count = seed, 0
         self._units = {torch.float32: UNIT_ROUNDOFF["tf32"]} if tf32 else {}
 
-    def __call__(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the moved gradient, of the same shape and dtype."""
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the moved tensor, of the same shape and dtype."""
         self._count += 1
-        unit = self._units.get(gradient.dtype, number_format(gradient.dtype).unit_roundoff)
-        generator = torch.Generator(gradient.device).manual_seed(derived_seed(self._seed, self._count))
-        drawn = torch.randint(0, 2, gradient.shape, generator=generator, device=gradient.device, dtype=torch.int8)
-        exact = gradient if gradient.dtype == torch.float64 else gradient.float()
-        return (exact * (1 + 2 * unit * (2 * drawn - 1))).to(gradient.dtype)
+        unit = self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
+        generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))
+        drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
+        exact = tensor if tensor.dtype == torch.float64 else tensor.float()
+        return (exact * (1 + 2 * unit * (2 * drawn - 1))).to(tensor.dtype)

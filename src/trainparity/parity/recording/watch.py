@@ -90,7 +90,7 @@ class StepWatch:
 
         Args:
             expected: The samples of each micro-batch, where the loop knows them.
-            noise: A twin's, for the gradients that pass.
+            noise: A twin's, for what modules return and the gradients of it.
         """
         self._active = self.forward.active = self._backward.active = True
         self.forward.begin(expected, noise)
