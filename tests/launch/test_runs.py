@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
+from trainparity.launch.warm import warm_workers
 from trainparity.params import Params, parse
 from trainparity.parity.pairs import compare_pairs, load_run
 from trainparity.records import layout
@@ -198,6 +199,15 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     resumed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
+
+
+def test_a_run_forked_from_a_warm_process_writes_the_same_bits_and_dies_the_same(here: Path, trained: Path) -> None:
+    with warm_workers():
+        assert run(params(), "plain").status == "trained"
+        assert files(layout.state(RUNS, "plain")) == files(trained / layout.state(RUNS, "plain"))
+        assert (run(misbehaving("kill"), "plain").reason or "").startswith("rank 0 was ended by SIGKILL")
+        assert (run(misbehaving("raise"), "plain").reason or "").startswith("rank 0: ValueError: no loss")
+        assert (run(misbehaving("os-exit"), "plain").reason or "").startswith("rank 0 ended with exit code 0")
 
 
 def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:

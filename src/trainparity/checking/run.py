@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainparity.environment import Environment
 from trainparity.launch.runs import run_configuration, run_reference, run_seed
+from trainparity.launch.warm import warm_workers
 from trainparity.params import Configuration, Curves, Params, Precision, reference_name
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.pairs import compare_recipes, load_run, load_twins
@@ -33,15 +34,8 @@ def check(checker: "Checker", chosen: Mapping[str, Configuration], *, float64: b
         float64: Whether a difference is judged again in float64.
     """
     checker.prepare()
-    results = {}
-    for name, configuration in chosen.items():
-        result = checker.judge(name, configuration)
-        if result.verdict == "different":
-            result = checker.confirm(name, configuration, result, float64=float64)
-        curves = checker.params.curves
-        if curves and configuration.precision in curves.pairs and result.verdict in SAME_TRAINING:
-            result = result.model_copy(update={"curves": checker.learns_alike(curves, configuration.precision)})
-        results[name] = result
+    with warm_workers():
+        results = {name: checker.result(name, configuration, float64=float64) for name, configuration in chosen.items()}
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
 
 
@@ -69,6 +63,16 @@ class Checker:
     def prepare(self) -> None:
         """Write the dataset."""
         prepare(self.params, self.data, self.folder / "downloads", Path("check"))
+
+    def result(self, name: str, configuration: Configuration, *, float64: bool) -> Verdict:
+        """Judge a candidate: a difference is confirmed, another precision asked whether it learns alike."""
+        found = self.judge(name, configuration)
+        if found.verdict == "different":
+            found = self.confirm(name, configuration, found, float64=float64)
+        curves = self.params.curves
+        if curves and configuration.precision in curves.pairs and found.verdict in SAME_TRAINING:
+            found = found.model_copy(update={"curves": self.learns_alike(curves, configuration.precision)})
+        return found
 
     def run(self, name: str, configuration: Configuration) -> Run:
         """Train a configuration, after its reference if that has not been trained yet."""

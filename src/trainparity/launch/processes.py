@@ -8,11 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import FrameType
 
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
+from trainparity.launch.warm import start_warm
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
 GRACE_S = 60
@@ -56,8 +58,9 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
     """
-    worker = subprocess.Popen(
-        [sys.executable, "-m", module, str(spec_path)], env=os.environ | _environment(num_threads)
+    environment = os.environ | _environment(num_threads)
+    worker = start_warm(module, str(spec_path), environment) or subprocess.Popen(
+        [sys.executable, "-m", module, str(spec_path)], env=environment
     )
     received: list[int] = []
 
@@ -74,10 +77,19 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     with _handlers_restored():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, forward)
-        code = worker.wait()
+        code = _ended(worker)
     if received:
         raise StoppedBySignal(received[0])
     return code
+
+
+def _ended(worker: subprocess.Popen[bytes] | ForkServerProcess) -> int:
+    """Wait for a process and return its exit code, a signal's number negated."""
+    if isinstance(worker, subprocess.Popen):
+        return worker.wait()
+    worker.join()
+    assert worker.exitcode is not None
+    return worker.exitcode
 
 
 @contextmanager

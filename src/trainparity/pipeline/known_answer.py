@@ -8,6 +8,7 @@ from trainparity.claims.quantities import Weights
 from trainparity.claims.schema import load as load_claims
 from trainparity.claims.weights import final_weights
 from trainparity.environment import Environment
+from trainparity.errors import UserError
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
 from trainparity.pipeline.prepare import prepare
@@ -35,7 +36,7 @@ def reproduce(claim: str, published: Weights, params: Params, environment: Envir
     """Train the runs of a claim into `out` and compare its final weights with the published ones.
 
     Raises:
-        RuntimeError: a configuration did not train.
+        UserError: a configuration did not train.
     """
     prepare(params, out / "data", out / "downloads")
     run_reference(params, environment, "fp32", runs=out, data=out / "data", timed=False)
@@ -43,7 +44,7 @@ def reproduce(claim: str, published: Weights, params: Params, environment: Envir
     for name in published.runs:
         status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
-            raise RuntimeError(f"{claim}: {name} was {status.status}: {status.reason}")
+            raise UserError(f"{claim}: {name} was {status.status}: {status.reason}")
         weights[name] = final_weights(layout.weights(out, name))
     return KnownAnswer(
         claim=claim,
