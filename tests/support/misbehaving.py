@@ -16,7 +16,7 @@ from trainparity.workloads import Batch
 
 
 class MisbehavingOptions(MlpOptions):
-    how: Literal["raise", "kill", "kill-workers", "slow", "hang", "exit", "os-exit", "segfault", "no-memory"]
+    how: Literal["raise", "kill", "kill-workers", "slow", "hang", "exit", "os-exit", "segfault", "no-memory", "nan"]
     rank: int = 0
     after: int = 5
 
@@ -50,6 +50,8 @@ class Misbehaving(Mlp):
                     os._exit(0)
                 case "segfault":
                     ctypes.string_at(0)
+                case "nan":
+                    return super().loss(model, batch) * float("nan")
                 case "no-memory":
                     torch.empty(1 << 50)
         return super().loss(model, batch)

@@ -11,6 +11,7 @@ from trainparity.parity.causes.ranks import disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
+from trainparity.parity.divergence import divergence
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
@@ -67,9 +68,8 @@ def judge_traces(
         return _tied_otherwise(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
-    if (row := _diverged(left)) is not None:
-        reason = f"{names[0]} diverged: its weights are not finite after step {left.layout.steps[row]}"
-        return _not_judged(names, margin, reason)
+    if found := divergence(left):
+        return _not_judged(names, margin, f"{names[0]} diverged: {found}")
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     disagreements = [row for trace in (left, right) if (row := disagreement(trace)) is not None]
@@ -195,12 +195,6 @@ def _same_bits(left: Trace, right: Trace, kinds: Sequence[Judged]) -> bool:
     hashed = [f"{kind}/digest" for kind in kinds if kind != "update"]
     equal = all(torch.equal(left.arrays[key], right.arrays[key]) for key in hashed)
     return equal and all(bool((distances(left, right, kind) == 0).all()) for kind in kinds)
-
-
-def _diverged(trace: Trace) -> int | None:
-    """Return the first step after which a weight is infinite or not a number."""
-    bad = (~trace.arrays["weight/norm"].isfinite()).any(1).nonzero()
-    return int(bad[0]) if len(bad) else None
 
 
 def _trained(trace: Trace) -> bool:

@@ -1,0 +1,45 @@
+"""A run that diverged is told where it shows first."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.synthetic import trace
+from trainparity.parity.divergence import divergence
+
+
+def spoilt(key: str, row: int, column: int | None = None) -> str | None:
+    """Spoil a value, and the weights of the step after it, as they follow from it."""
+    found = trace()
+    arrays: dict[str, Tensor] = {name: array.clone() for name, array in found.arrays.items()}
+    arrays[key][(row,) if column is None else (row, column)] = math.nan
+    arrays["weight/norm"][min(row + 1, 3) :] = torch.inf
+    found.arrays.update(arrays)
+    return divergence(found)
+
+
+def test_a_run_that_did_not_diverge_is_none() -> None:
+    assert divergence(trace()) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "first"),
+    [
+        ("loss", None, "the loss, at step 1"),
+        ("activation/sketch", 2, "the output of norm, at step 1"),
+        ("activation_gradient/sketch", 5, "the gradient of the output of the model, at step 1"),
+        ("gradient/norm", 2, "the gradient of b.weight, at step 1"),
+    ],
+)
+def test_the_first_in_the_order_of_a_step_is_named(key: str, column: int | None, first: str) -> None:
+    assert spoilt(key, 1, column) == f"its weights are not finite after step 2; the first was {first}"
+
+
+def test_weights_may_be_the_first() -> None:
+    found = trace()
+    found.arrays["weight/norm"] = found.arrays["weight/norm"].clone()
+    found.arrays["weight/norm"][3, 1] = torch.inf
+    expected = "its weights are not finite after step 3; the first was the weight a.bias, at step 3"
+    assert divergence(found) == expected
