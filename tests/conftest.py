@@ -9,6 +9,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+pytest_plugins = ["trainparity.pytest_plugin"]  # in our images the package is mounted, not installed
+
 
 @cache
 def missing(mark: str) -> str | None:

@@ -1,7 +1,9 @@
 """Parity as a test: the function, the pytest fixture, and what the JUnit report says."""
 
+import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +13,8 @@ from torch import nn
 
 from trainparity.pytest_plugin import Parity
 from trainparity.testing import NotSameTraining, Record, assert_same_training
+
+ROOT = Path(__file__).parents[2]
 
 
 def train(record: Record, parts: int = 1, lr: float = 0.1) -> None:
@@ -48,6 +52,9 @@ def test_a_function_that_records_nothing_is_a_mistake() -> None:
         assert_same_training(train, lambda record: None)
 
 
+PLUGIN = ["-p", "trainparity.pytest_plugin"]
+"""Where the package is installed, pytest finds it by itself; in our images it is mounted."""
+
 PROJECT = """
 from tests.integrations.test_testing import train
 
@@ -61,7 +68,7 @@ def test_other(parity):
 
 def test_the_junit_report_has_verdict_and_cause(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(PROJECT)
-    command = [sys.executable, "-m", "pytest", str(tmp_path), "--junitxml", str(tmp_path / "out.xml"), "-q"]
+    command = [sys.executable, "-m", "pytest", *PLUGIN, str(tmp_path), "--junitxml", str(tmp_path / "out.xml"), "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout
     found = {
@@ -75,7 +82,13 @@ def test_the_junit_report_has_verdict_and_cause(tmp_path: Path) -> None:
 
 def test_the_plugin_costs_a_run_without_the_fixture_no_torch(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").write_text("import sys\ndef test_it(): assert 'torch' not in sys.modules\n")
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "--trace-config", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "--noconftest", "--trace-config", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "trainparity.pytest_plugin" in done.stdout
+
+
+def test_an_installation_makes_the_plugin_known() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [(name, module)] = project["entry-points"]["pytest11"].items()
+    assert name == module and importlib.import_module(module).Parity is Parity
