@@ -13,7 +13,7 @@ help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 repro: setup ## run the whole default pipeline: every configuration, parity, timing, report
-	dvc repro
+	trainparity repro
 
 SCALE ?=
 studies: setup ## run the five articles' studies and print their claims; SCALE=smoke, laptop or article

@@ -16,6 +16,7 @@ from trainparity.cli.app import MarkdownPath, command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.pipeline.repair import repair
 from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
@@ -27,8 +28,14 @@ ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=Fa
 def doctor(
     path: ParamsPath = Path("params.yaml"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    mend: Annotated[
+        bool, typer.Option("--repair", help="Move a damaged lock record of DVC aside; nothing else.")
+    ] = False,
 ) -> None:
     """Say what this machine offers, which configurations can run on it, why the rest can't and what to do."""
+    if mend:
+        print(repair(Path.cwd()) or "nothing to repair")
+        return
     params = parameters.load(path)
     environment = detect()
     found = {name: place(c, params.accelerator, environment) for name, c in params.configs.items()}

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainparity import extras
+from trainparity.pipeline.repair import repair
 
 
 def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; on SIGINT it is waited for, as it waits for its stage's checkpoint."""
     extras.require("dvc")
+    if mended := repair(Path.cwd()):
+        print(mended, flush=True)
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
