@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench controls setup lock clean
+.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench zoo controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -54,6 +54,10 @@ lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 
 bench: setup ## measure the configurations side by side; figures go to benchmarks/results
 	python benchmarks/step_time.py
+
+ZOO ?= ../shared/zoo
+zoo: setup ## judge public scripts, if their folder ZOO is there, and our loops in their shape; the table goes to benchmarks/results
+	python benchmarks/zoo.py $(ZOO)
 
 controls: setup ## try the checker on right and wrong loops; counts go to benchmarks/results
 	trainparity controls

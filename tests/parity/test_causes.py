@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import MODULES, SAMPLES, SHAPES, difference, judge, scaled
+from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, judge, scaled
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.placement import place
 
@@ -45,6 +45,7 @@ FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
+OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
 MADE = {"made_elsewhere": whole(T)}
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
@@ -73,7 +74,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "layout": {"groups": [0, 0]}}),
-        ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": {"(input)": 0.1}}),
+        ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "gradients-not-zeroed": [
         ({}, {"gradients": scaled(2, since=1), "rank__held": torch.tensor([[[0.0]], [[2.0]], [[2.0]], [[2.0]]])}),
@@ -82,6 +83,7 @@ PROVED: dict[str, list[Pair]] = {
             {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
         ),
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
+        ({}, {"gradients": scaled(0)}),
     ],
     "grad-scaler": [
         ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
@@ -92,7 +94,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "inputs": [
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
-        (CONTENT, {**CONTENT, "gradients": OFF, "activations": {"(input)": 0.1}}),
+        (CONTENT, {**CONTENT, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "precision": [
         ({}, {"gradients": scaled(float("inf"), since=2)}),
@@ -107,7 +109,7 @@ PROVED: dict[str, list[Pair]] = {
     "batchnorm-statistics": [({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}})],
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
-        ({}, {"gradients": OFF, "activations": {"(input)": 0.1}}),
+        ({}, {"gradients": OFF, "activations": OTHER_INPUT}),
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW}),
     ],
     "forward": [
@@ -225,7 +227,9 @@ def test_an_unknown_cause_is_placed_and_says_what_is_equal() -> None:
     found = judge({}, {"gradients": OFF})
     assert (found.cause, found.link) == ("unknown", "accumulation")
     assert "equal in both: the weights before the step, the samples, what the model returns" in str(found.explanation)
-    blind = {"layout": {"outputs": []}, "parts": 2}
+    none = torch.zeros(T, 0, SKETCH, dtype=torch.float64)
+    blind = {"layout": {"outputs": [], "activations": []}, "activation__sketch": none}
+    blind["activation_gradient__sketch"] = none
     assert judge(blind, {**blind, "gradients": OFF}).link is None
 
 

@@ -203,3 +203,79 @@ def test_another_loss_is_the_loss(name: str, tmp_path: Path) -> None:
     plain = variant(FrozenInEvaluation)
     found = judged(tmp_path, plain, variant(FrozenInEvaluation, loss=loss))
     assert (found.verdict, found.cause, found.link) == ("different", "loss-or-targets", "loss"), found.explanation
+
+
+class ActorCritic(nn.Module):
+    """Two outputs of one trunk; the second input chooses a row of a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk, self.table = nn.Linear(8, 6), nn.Embedding(4, 6)
+        self.actor, self.critic = nn.Linear(6, 4), nn.Linear(6, 1)
+
+    def forward(self, states: Tensor, kinds: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = torch.tanh(self.trunk(states) + self.table(kinds))
+        return self.actor(hidden), self.critic(hidden)[:, 0]
+
+
+class TwoOutputs(Loop):
+    """A loss of two outputs."""
+
+    weight, shift = 1.0, 0
+
+    def build(self) -> nn.Module:
+        return ActorCritic()
+
+    def loss(self, data: Tensor, labels: Tensor) -> Tensor:
+        logits, values = self.model(data, (labels + self.shift) % 4)
+        return functional.cross_entropy(logits, labels, reduction="none") + self.weight * (values - 1).square()
+
+
+class Images(Loop):
+    """Images of several sizes in a list, as detection models take them; the model returns its loss."""
+
+    def build(self) -> nn.Module:
+        class Detector(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.head = nn.Linear(3, 4)
+
+            def forward(self, images: list[Tensor], labels: Tensor) -> dict[str, Tensor]:
+                means = torch.stack([image.mean((1, 2)) for image in images])
+                return {"loss": functional.cross_entropy(self.head(means), labels, reduction="sum")}
+
+        return Detector()
+
+    def loss(self, data: Tensor, labels: Tensor) -> Tensor:
+        images = [row.outer(row[: 2 + int(label)]).expand(3, -1, -1) * row[:3, None, None]
+                  for row, label in zip(data, labels, strict=True)]  # fmt: skip
+        return self.model(images, self.targets(labels))["loss"]  # type: ignore[no-any-return]
+
+    def targets(self, labels: Tensor) -> Tensor:
+        return labels
+
+
+MORE: dict[str, tuple[type[Loop], dict[str, object], str]] = {
+    "the loss of a second output": (TwoOutputs, {"weight": 2.0}, "loss-or-targets"),
+    "a loss without a second output": (TwoOutputs, {"weight": 0.0}, "loss-or-targets"),
+    "a second input": (TwoOutputs, {"shift": 1}, "inputs"),
+    "targets inside a model": (Images, {"targets": lambda self, labels: labels.roll(1)}, "loss-or-targets"),
+    "gradients thrown away": (
+        Loop,
+        {"backward": lambda self, loss: (loss.backward(), self.model.zero_grad())},
+        "gradients-not-zeroed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_fault_beside_the_first_input_and_output_is_named(name: str, tmp_path: Path) -> None:
+    shape, change, cause = MORE[name]
+    found = judged(tmp_path, shape(), variant(shape, **change))
+    assert (found.verdict, found.cause) == ("different", cause), found.explanation
+
+
+@pytest.mark.parametrize("shape", [TwoOutputs, Images])
+def test_images_in_lists_and_several_outputs_may_be_cut(shape: type[Loop], tmp_path: Path) -> None:
+    assert judged(tmp_path, shape(), variant(shape, parts=4)).verdict == "equivalent"
+    assert Trace.load(tmp_path / "b").arrays["num_samples"].tolist() == [BATCH] * STEPS

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.fitting import fit
+from trainparity.parity.recording.passes import INPUT
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -20,13 +21,18 @@ class Chain:
     names: list[str]
     """What both runs have seen, in the reference's order."""
     outputs: list[str]
-    """What the loop got from the model or from parts of it, in that order."""
+    """What the loop got from the model or from parts of it and gave to no other part; empty where that has no rows."""
+    judged: list[str]
+    """Those of them through which a gradient came: the loss is computed from them. Where the model itself computes the
+    loss and returns nothing else, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
     given_back: list[str]
     """Those through which a gradient came in both runs."""
+    one_sided: list[str]
+    """Those through which a gradient came in one run only."""
     factor: float
-    """The other run's gradient of the last output, as a multiple of the reference's; 1 where none was seen."""
+    """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
     backward: list[str]
     """Those whose gradient is beyond the margin when that factor is taken away."""
 
@@ -39,26 +45,32 @@ class Chain:
         gradients = _Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
         given_back = gradients.in_both()
-        last = next((name for name in reversed(outputs) if name in given_back), None)
-        factor = gradients.factor(last) if last else 1.0
+        judged = [name for name in outputs if name in given_back] if outputs else given_back[-1:]
+        factor = gradients.factor(judged) if judged else 1.0
         return cls(
             names=names,
             outputs=outputs,
+            judged=judged,
             forward=values.beyond(names, 1.0),
             given_back=given_back,
+            one_sided=gradients.in_one(),
             factor=factor,
             backward=gradients.beyond(given_back, factor),
         )
 
     @property
-    def judged(self) -> str | None:
-        """The last output whose gradient was seen in both runs: the loss is computed from it."""
-        return next((name for name in reversed(self.outputs) if name in self.given_back), None)
+    def outputs_agree(self) -> bool | None:
+        """Whether all that the model returned agrees; None if nothing was recorded.
+
+        Of a model that returns its loss alone it is what its modules return.
+        """
+        inside = self.outputs or [name for name in self.names if not name.startswith(INPUT)]
+        return None if not inside else not set(inside) & set(self.forward)
 
     @property
-    def outputs_agree(self) -> bool | None:
-        """Whether all that the model returned agrees; None if nothing was recorded."""
-        return None if not self.outputs else not set(self.outputs) & set(self.forward)
+    def other_inputs(self) -> list[str]:
+        """What the model is given with other values."""
+        return [name for name in self.forward if name.startswith(INPUT)]
 
 
 class _Pairs:
@@ -78,12 +90,17 @@ class _Pairs:
         self._floor = difference.floor[kind][difference.row][index]
 
     def in_both(self) -> list[str]:
-        seen = (self._left != 0).any(1) & (self._right != 0).any(1)
-        return [name for name, both in zip(self.names, seen.tolist(), strict=True) if both]
+        return self._where((self._left != 0).any(1) & (self._right != 0).any(1))
 
-    def factor(self, name: str) -> float:
-        index = self.names.index(name)
-        return fit(self._left[index], self._right[index])[0] or 1.0
+    def in_one(self) -> list[str]:
+        return self._where((self._left != 0).any(1) ^ (self._right != 0).any(1))
+
+    def _where(self, mask: Tensor) -> list[str]:
+        return [name for name, chosen in zip(self.names, mask.tolist(), strict=True) if chosen]
+
+    def factor(self, names: Sequence[str]) -> float:
+        index = [self.names.index(name) for name in names]
+        return fit(self._left[index].flatten(), self._right[index].flatten())[0] or 1.0
 
     def beyond(self, names: Sequence[str], factor: float) -> list[str]:
         apart = self._distances(factor)

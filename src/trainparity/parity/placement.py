@@ -3,7 +3,6 @@
 from trainparity.parity.causes.finding import Link
 from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.passes import INPUT
 
 
 def place(difference: Difference) -> tuple[Link | None, list[str]]:
@@ -18,7 +17,7 @@ def place(difference: Difference) -> tuple[Link | None, list[str]]:
     counts, hashes = difference.pair("num_samples"), difference.pair("samples")
     if counts is None or hashes is None or not all(counts):
         return None, agrees
-    if int(hashes[0]) != int(hashes[1]) or INPUT in difference.chain.forward:
+    if int(hashes[0]) != int(hashes[1]) or (difference.chain.other_inputs and not difference.chain.outputs_agree):
         return "inputs", agrees
     agrees.append("the samples")
     if difference.chain.outputs_agree is None:
@@ -31,9 +30,9 @@ def place(difference: Difference) -> tuple[Link | None, list[str]]:
 
 def _after_the_outputs(difference: Difference, agrees: list[str]) -> tuple[Link | None, list[str]]:
     chain, own = difference.chain, own_gradients_agree(difference)
-    if chain.judged is None:
+    if not chain.judged:
         return None, agrees
-    if chain.judged in chain.backward:
+    if set(chain.judged) & set(chain.backward):
         return "loss", agrees
     agrees.append("the gradient of the loss by that")
     if chain.backward or own is False:

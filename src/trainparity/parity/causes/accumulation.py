@@ -10,7 +10,7 @@ from trainparity.parity.recording.trace import Trace
     "gradients-not-zeroed",
     "accumulation",
     proof="a gradient was held before the step's first backward; or none before a later one, and the applied "
-    "gradient is the last micro-batch's alone",
+    "gradient is the last micro-batch's alone; or backward made gradients and none is left for the update",
     advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
 )
 def gradients_not_zeroed(difference: Difference) -> Finding | None:
@@ -36,6 +36,14 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             f"{max(carried):.3g} left from the step before",
             evidence,
         )
+    lost = [_thrown_away(trace, difference.row) for trace in (difference.left, difference.right)]
+    if lost[0] != lost[1]:
+        return Finding(
+            f"at step {difference.step} of {difference.who(lost[0])} all gradients are thrown away between "
+            "backward and the update",
+            evidence,
+            advice="call optimizer.zero_grad() after the optimizer's step or before backward, not between them",
+        )
     early = [_zeroed_between(trace, difference.row) for trace in (difference.left, difference.right)]
     if early[0] != early[1]:
         return Finding(
@@ -55,6 +63,12 @@ def _carried(trace: Trace, row: int) -> float:
     count = int(trace.arrays["rank/backwards"][row].amax())
     held = trace.arrays["rank/held"][row][:, : max(1, count)]
     return 0.0 if bool((held == 0).any(1).all()) else float(held[:, 0].amax())
+
+
+def _thrown_away(trace: Trace, row: int) -> bool:
+    """Tell whether backward passes made gradients and none is left for the update."""
+    made = trace.arrays["rank/micro"][row]
+    return bool(made.numel() and made.abs().sum() and not trace.arrays["gradient/norm"][row].any())
 
 
 def _zeroed_between(trace: Trace, row: int) -> bool:

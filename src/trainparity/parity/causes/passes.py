@@ -34,14 +34,15 @@ def same_cut(difference: Difference) -> bool:
 def forward(difference: Difference) -> Finding | None:
     """The same weights and samples make other outputs."""
     chain, first = difference.chain, difference.first_activation
-    if not same_start(difference) or first in (None, INPUT) or chain.outputs_agree:
+    if not same_start(difference) or first is None or chain.other_inputs or chain.outputs_agree:
         return None
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of
     others = _other_modules(difference)
     agree = chain.names[: chain.names.index(str(first))]
-    last = next((name for name in reversed(agree) if name != INPUT), "")
-    where = "what forward returns" if first == OUTPUT else f"the output of {first} ({difference.activation_kind()})"
+    last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
+    named = f"the output of {first} ({difference.activation_kind()})"
+    where = "what forward returns" if first.startswith(OUTPUT) else named
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""
     if not same_cut(difference):
@@ -80,11 +81,18 @@ def _other_modules(difference: Difference) -> list[str]:
 def loss_or_targets(difference: Difference) -> Finding | None:
     """The same outputs are given another gradient by the loss."""
     chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or chain.judged is None:
+    if not same_start(difference) or not chain.outputs_agree or not chain.judged:
         return None
-    if chain.judged not in chain.backward:
+    off = [name for name in chain.judged if name in chain.backward]
+    off += [name for name in chain.outputs if name in chain.one_sided]
+    if not off:
         return None
-    evidence: Evidence = {"output": chain.judged, "equal": _EQUAL, "outputs_that_agree": len(chain.names)}
+    evidence: Evidence = {
+        "outputs": off,
+        "other_inputs": chain.other_inputs,
+        "equal": _EQUAL,
+        "outputs_that_agree": len(chain.names),
+    }
     also = ""
     if not same_cut(difference):
         evidence["samples_of_each_pass"] = [
@@ -110,9 +118,12 @@ def loss_or_targets(difference: Difference) -> Finding | None:
 def backward(difference: Difference) -> Finding | None:
     """The same gradient of the outputs becomes another one on its way back."""
     chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or chain.judged is None or chain.judged in chain.backward:
+    if not same_start(difference) or not chain.outputs_agree or not chain.judged:
         return None
-    off = [name for name in chain.backward if name not in (INPUT, chain.judged)]
+    unused = [name for name in chain.one_sided if not chain.outputs or name in chain.outputs]
+    if set(chain.judged) & set(chain.backward) or unused:
+        return None  # the loss makes less of what it is given
+    off = [name for name in chain.backward if not name.startswith(INPUT)]
     own = own_gradients_agree(difference)
     if not off and own is not False:
         return None

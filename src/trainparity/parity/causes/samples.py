@@ -7,7 +7,6 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.passes import INPUT
 from trainparity.parity.recording.trace import Trace
 
 
@@ -89,7 +88,8 @@ def _other_input(difference: Difference) -> bool:
     by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
     if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
         return False
-    return difference.first_activation == INPUT and torch.equal(*hashes)
+    chain = difference.chain
+    return bool(chain.other_inputs) and not chain.outputs_agree and torch.equal(*hashes)
 
 
 @rule(
@@ -105,7 +105,7 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
     return Finding(
         f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}, with other values in a "
         "further input",
-        {"input": INPUT},
+        {"inputs": difference.chain.other_inputs},
     )
 
 

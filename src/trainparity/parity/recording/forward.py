@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, tensors
+from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, numbered, tensors
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, row_digests
 
@@ -26,8 +26,8 @@ class ForwardHooks:
         self._sketch = Sketcher(size)
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
-        self.outputs: list[str] = []
-        """Those that the loop called itself: the whole model's output, or its parts'."""
+        self._outputs: dict[str, bool] = {}
+        """What the loop got from the model or from parts of it, and whether it handed that to another part."""
         self.modules = [(name or "(model)", module) for name, module in model.named_modules()]
         leaves = [] if is_cut(model) else self.modules
         self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
@@ -62,6 +62,11 @@ class ForwardHooks:
         for _, module in self.modules:
             self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
+
+    @property
+    def outputs(self) -> list[str]:
+        """What the loop got from the model, or from parts of it, and gave to no other part: the loss is made of it."""
+        return [name for name, handed_on in self._outputs.items() if not handed_on]
 
     @property
     def attached(self) -> bool:
@@ -130,7 +135,8 @@ class ForwardHooks:
         self._passes.append(found)
         self._identify(found, module, inputs, keywords)
         if found.source is None or found.source not in self._passes:
-            self._see(INPUT, (inputs, keywords))
+            for place, tensor in enumerate(list(tensors((inputs, keywords)))[:_MOST_TENSORS]):
+                self._note(numbered(INPUT, place), found.see_tensor(numbered(INPUT, place), tensor, self._sketch, None))
 
     def _identify(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Find out which samples a pass is given, or which earlier pass it goes on from."""
@@ -148,6 +154,7 @@ class ForwardHooks:
             earlier = others[-1]  # another part is called, with as many rows
         if earlier is not None:
             found.after(earlier)
+            self._outputs |= {name: True for name in earlier.outputs if name in self._outputs}
         elif given.grad_fn is None:
             self._source = self._source or module
             found.of(self._identities(inputs, keywords, given))
@@ -169,12 +176,17 @@ class ForwardHooks:
         found = self._passes[-1]
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name
-        if name in found.activations or self._see(name, output):
-            self.outputs += [name] if name not in self.outputs else []
-        found.drew = random_state(self._model) != found.state
         made = list(tensors(output))
+        for place, tensor in enumerate(made[:_MOST_TENSORS]):
+            each = numbered(name, place)
+            seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._noise)
+            self._note(each, seen)
+            if seen:
+                found.outputs.append(each)
+                self._outputs.setdefault(each, False)
+        found.drew = random_state(self._model) != found.state
         self._returned.append((found, made))
-        for tensor in made[:_MOST_OUTPUTS]:
+        for tensor in made[:_MOST_TENSORS]:
             if tensor.requires_grad:
                 tensor.register_hook(lambda gradient: self._reached(found))  # type: ignore[no-untyped-call]
 
@@ -184,11 +196,13 @@ class ForwardHooks:
         if self.on_backward:
             self.on_backward()
 
-    def _see(self, name: str, output: Any) -> bool:
-        seen = bool(self._passes) and self._passes[-1].see(name, output, self._sketch, self._noise)
+    def _see(self, name: str, output: Any) -> None:
+        if self._passes:
+            self._note(name, self._passes[-1].see(name, output, self._sketch, self._noise))
+
+    def _note(self, name: str, seen: bool) -> None:
         if seen and name not in self.names:
             self.names.append(name)
-        return seen
 
     def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], given: Tensor) -> Tensor:
         if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
@@ -216,8 +230,8 @@ class ForwardHooks:
 _ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()
 """The hooks of all models that are recorded in this process: one may be given what another returned."""
 
-_MOST_OUTPUTS = 8
-"""Tensors of what a model returns that are watched for the backward pass."""
+_MOST_TENSORS = 8
+"""Tensors of what a model is given or returns that are looked at."""
 
 
 def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
@@ -230,8 +244,11 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
     """Return the tensor [B, ...] by whose rows samples are known: the first that the model is given.
 
     The first alone, as wrappers hand labels to the module that they call and loops without one don't. Tokens that
-    an `attention_mask` leaves out don't count, so that padding on the right does not make another sample.
+    an `attention_mask` leaves out don't count, so that padding on the right does not make another sample. Of a list of
+    images, which differ in size, it is their hashes.
     """
+    if inputs and isinstance(inputs[0], list) and _are_images(inputs[0]):
+        return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
     named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
     leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
     tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim), None)
@@ -239,6 +256,11 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
     if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)
     return tensor
+
+
+def _are_images(values: list[Any]) -> bool:
+    """Tell whether a list holds images [C, H, W], as detection models are given: each is a sample."""
+    return bool(values) and all(isinstance(v, Tensor) and v.ndim == 3 and len(v) in (1, 3, 4) for v in values)
 
 
 def random_state(model: nn.Module) -> int:

@@ -41,6 +41,8 @@ class Pass:
         """Whether it drew random numbers."""
         self.activations: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
+        self.outputs: list[str] = []
+        """The names of what the loop got from it, among the activations."""
         self._signs: Tensor | None = None
 
     def of(self, samples: Tensor) -> None:
@@ -68,20 +70,22 @@ class Pass:
 
         A twin's `noise` is added to the gradient after it was seen.
         """
-        for tensor in tensors(output):
-            if tensor.is_floating_point() and tensor.ndim and not is_dtensor(tensor):
-                seen = self._sum(tensor, sketch)
-                if seen is not None:
-                    _add(self.activations, name, seen)
-                    if tensor.requires_grad:
-                        tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
-                    return True
-        return False
+        floating = (tensor for tensor in tensors(output) if tensor.is_floating_point())
+        return any(self.see_tensor(name, tensor, sketch, noise) for tensor in floating)
+
+    def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
+        """Add one tensor, and later its gradient; tell whether its rows are samples."""
+        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch)) is None:
+            return False
+        _add(self.activations, name, seen)
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
+        return True
 
     def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
         if (seen := self._sum(gradient, sketch)) is not None:
             _add(self.gradients, name, seen)
-        return noise(gradient) if noise is not None and name != OUTPUT else None
+        return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None
 
     def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
         """Sketch the signed sum over the samples; None where the rows are no samples."""
@@ -92,6 +96,11 @@ class Pass:
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         parts = zip(torch.split(signs, at_once), torch.split(rows, at_once), strict=True)
         return sketch(torch.stack([part @ some.double() for part, some in parts]).sum(0))
+
+
+def numbered(name: str, place: int) -> str:
+    """Name the tensors of one result or of the arguments by their place: `(output)`, `(output).1`, ..."""
+    return f"{name}.{place}" if place else name
 
 
 def tensors(values: Any) -> Iterable[Tensor]:

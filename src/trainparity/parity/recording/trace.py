@@ -43,7 +43,7 @@ class Layout(Record):
     activations: list[str] = Field(default_factory=list)
     """Modules whose outputs were seen, in the order of the forward pass."""
     outputs: list[str] = Field(default_factory=list)
-    """Those among them that the loop called itself: the whole model, or its parts, in their order."""
+    """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
     modules: dict[str, str] = Field(default_factory=dict)
     """Class by name of every module."""
     tied: dict[str, str] = Field(default_factory=dict)
