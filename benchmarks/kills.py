@@ -1,8 +1,8 @@
 """Kill runs at random moments and look at what is left: `python benchmarks/kills.py`, counts in benchmarks/results.
 
 Each trial copies a project with a trained reference, starts one configuration's stage and sends a signal to one of its
-processes at a random moment. Then three questions: is any process left after ten seconds, is every output whole or absent,
-and does the next run end with the bits of an uninterrupted one?
+processes at a random moment. Then three questions: is any process left after ten seconds, is every output whole or
+absent, and does the next run end with the bits of an uninterrupted one?
 """
 
 import json
