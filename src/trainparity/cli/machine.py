@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from trainparity import params as parameters
@@ -20,6 +19,7 @@ from trainparity.pipeline.repair import repair
 from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status
+from trainparity.report.terminal import Terminal, make_console
 
 ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 
@@ -42,7 +42,7 @@ def doctor(
     if as_json:
         print(json.dumps(_as_json(environment, found), indent=1))
         return
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     console.print(_machine(environment), soft_wrap=True, markup=False)
     table = Table("configuration", "here", "device", box=None)
     for name, placement in found.items():
@@ -174,4 +174,4 @@ def show(
     summary = Summary.read(reports / "summary.json")
     if markdown_path:
         write_text(markdown_path, markdown.summary(summary))
-    console.show(summary, console.make_console())
+    console.show(summary, make_console())

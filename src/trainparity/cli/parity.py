@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from trainparity.cli.app import JsonPath, MarkdownPath, command
 from trainparity.environment import detect
 from trainparity.records.base import write_text
 from trainparity.records.controls import ControlReport
+from trainparity.report.terminal import Terminal
 
 
 @command
@@ -36,7 +36,7 @@ def compare(
         verdict.write(json_path)
     if markdown_path:
         write_text(markdown_path, markdown.verdict(verdict))
-    answer.show(verdict, Console(highlight=False, soft_wrap=True))
+    answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
     return verdict.exit_code
 
 
@@ -78,7 +78,7 @@ def check(
     from trainparity import api  # imports torch
     from trainparity.report import check as table
     from trainparity.report import markdown
-    from trainparity.report.console import make_console
+    from trainparity.report.terminal import make_console
 
     console = make_console()
     report = api.check(
@@ -118,7 +118,7 @@ def curves(
     found = judge_runs(left, against)
     if json_path:
         found.write(json_path)
-    Console(highlight=False, soft_wrap=True).print(Text(found.sentence))
+    Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence))
     return found.exit_code
 
 
@@ -134,7 +134,7 @@ def controls(
     from trainparity.controls.run import run_controls  # imports torch
     from trainparity.report import controls as table
     from trainparity.report import markdown
-    from trainparity.report.console import make_console
+    from trainparity.report.terminal import make_console
 
     console = make_console()
     environment = detect()

@@ -77,7 +77,8 @@ def _claims(name: str) -> ClaimReport:
 
 
 def _show(reports: list[ClaimReport]) -> None:
-    from trainparity.report.console import make_console, show_claims
+    from trainparity.report.console import show_claims
+    from trainparity.report.terminal import make_console
 
     console = make_console()
     for report in reports:

@@ -21,12 +21,6 @@ from trainparity.report.styles import STYLES, key
 T = TypeVar("T")
 
 
-def make_console() -> Console:
-    """Return a console on stdout; one that is no terminal gets room for the whole table."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
-
-
 def show(summary: Summary, console: Console) -> None:
     """Print the table, and below it what the table cannot say; needs 100 columns to print unwrapped."""
     console.print(table(RUNS, runs.rows(summary)))

@@ -1,0 +1,29 @@
+"""Consoles that show what other people wrote, as names in a trace or messages: none of it steers the terminal."""
+
+import unicodedata
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters are shown as U+FFFD, but for line ends and tabs."""
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
+    )
+
+
+class Terminal(Console):
+    """A rich console whose texts hold no control characters; its own colours and cursor moves stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render an object as `Console` does, its texts made printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def make_console() -> Terminal:
+    """Return a console on stdout; one that is no terminal gets room for the whole table."""
+    console = Terminal(highlight=False)
+    return console if console.is_terminal else Terminal(highlight=False, width=max(console.width, 120))
