@@ -53,6 +53,8 @@ def read_yaml(path: Path) -> Any:
         raise ParamsError(f"{path}: no such file") from None
     except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99, or no UTF-8, is a ValueError
         raise ParamsError(f"{path}: not YAML: {error}") from None
+    except RecursionError:
+        raise ParamsError(f"{path}: nested too deeply to be read") from None
 
 
 def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[str] = ()) -> SectionT:

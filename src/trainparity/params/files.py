@@ -25,7 +25,10 @@ def parse(content: Any, path: Path) -> Params:
         raise ParamsError(f"{path}: must be a mapping with the keys {', '.join(Params.model_fields)}")
     scale, scales = content.get("scale"), content.get("scales")
     if scale is not None and isinstance(scales, dict):
-        if scale not in scales:
-            raise ParamsError(f"{path}: scale: {not_one_of(scale, list(scales))}")
-        content = laid_over(content, scales[scale] or {})
+        if not isinstance(scale, str) or scale not in scales:
+            raise ParamsError(f"{path}: scale: {not_one_of(scale, [str(name) for name in scales])}")
+        changes = scales[scale] or {}
+        if not isinstance(changes, dict):
+            raise ParamsError(f"{path}: scales.{scale}: {changes!r} is no mapping of settings")
+        content = laid_over(content, changes)
     return validate(Params, content, path)
