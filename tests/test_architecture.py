@@ -13,7 +13,7 @@ BELOW: dict[str, set[str]] = {
     "closure": set(),
     "errors": set(),
     "exits": {"errors", "extras"},
-    "ownership": set(),
+    "ownership": {"errors"},
     "records": {"errors"},
     "validation": {"errors"},
     "params": {"validation", "strategies"},

@@ -108,3 +108,14 @@ def test_a_mistake_ends_with_2_and_without_a_traceback(
     assert done.returncode == 2, done.stderr
     assert done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [["validate", "nowhere.yaml"], ["show", "nowhere"], ["compare", "a", "b"]])
+def test_a_stderr_that_is_full_or_closed_changes_no_code(command: list[str], tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "trainparity.cli", *command]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path("/dev/full").open("w") as full, os.fdopen(writing, "w") as closed:
+        for stderr in (full, closed):
+            done = subprocess.run(program, stdout=subprocess.DEVNULL, stderr=stderr, cwd=tmp_path, check=False)
+            assert done.returncode == 2

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -64,3 +66,30 @@ def test_a_lock_file_that_is_damaged_or_removed_does_no_harm(tmp_path: Path) -> 
     with owned(tmp_path / "run", said.append):
         pass
     assert said == [f"{tmp_path / 'run'}: its last owner, a process, was killed; what it started ends now"]
+
+
+def test_a_forked_process_that_lives_on_does_not_keep_the_folder(tmp_path: Path) -> None:
+    with owned(tmp_path / "run", print):
+        forked = os.fork()
+        if not forked:
+            time.sleep(30)
+            os._exit(0)
+    started = time.monotonic()
+    with owned(tmp_path / "run", print) as waited:
+        assert not waited and time.monotonic() - started < 5
+    os.kill(forked, signal.SIGKILL)
+    os.waitpid(forked, 0)
+
+
+def test_the_next_owner_waits_until_what_a_killed_one_started_is_dead(tmp_path: Path) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNING, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout
+    child = int(owner.stdout.readline())
+    os.kill(child, signal.SIGSTOP)  # so that it can't end itself
+    owner.kill()
+    owner.wait()
+    threading.Timer(3, os.kill, (child, signal.SIGCONT)).start()
+    started = time.monotonic()
+    with owned(tmp_path / "run", print):
+        assert time.monotonic() - started > 2
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE

@@ -15,57 +15,71 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from typing import TextIO
 
 from trainparity import __version__, extras
 from trainparity.errors import StoppedBySignal, UserError
 
 DEFECT = 70
 
-_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG}
+_OF_THE_MACHINE = {
+    getattr(errno, name)
+    for name in (
+        "EACCES", "EBUSY", "EDQUOT", "EEXIST", "EFBIG", "EIO", "EISDIR", "ELOOP", "EMFILE", "ENAMETOOLONG", "ENFILE",
+        "ENOENT", "ENOLCK", "ENOSPC", "ENOTDIR", "ENOTSUP", "EPERM", "EROFS", "ESTALE", "ETXTBSY", "EXDEV",
+    )
+}  # fmt: skip
+"""What a file system says that no code of ours can mend."""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Do some work and return the exit code of this process; an error is written to stderr.
+    """Do some work and return the exit code of this process; an error is written to stderr, if that can be written to.
 
     Args:
         work: Returns its own exit code, None for 0.
     """
     try:
         code = work() or 0
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
     except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return _said(str(error), 2)
     except KeyboardInterrupt:
-        print("stopped by SIGINT", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return _said("stopped by SIGINT", 128 + signal.SIGINT)
     except StoppedBySignal as error:
-        print(error, file=sys.stderr)
-        return 128 + error.number
+        return _said(str(error), 128 + error.number)
     except BrokenPipeError:
-        # What is still buffered would raise again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
             return _defect()
-        print(f"{error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
-        return 2
+        return _said(f"{error.filename or 'a file'}: {error.strerror}", 2)
     except ModuleNotFoundError as error:
-        if not (sentence := extras.explain(error)):
-            return _defect()
-        print(sentence, file=sys.stderr)
-        return 2
+        sentence = extras.explain(error)
+        return _said(sentence, 2) if sentence else _defect()
     except Exception:
         return _defect()
     return code
 
 
+def _said(text: str, code: int) -> int:
+    """Write a message to stderr and return the code, whatever becomes of the message."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # full, or its reader has left
+        _discard(sys.stderr)
+    return code
+
+
+def _discard(stream: TextIO) -> None:
+    """Send a broken stream to nowhere: what it still buffers would raise again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _defect() -> int:
-    traceback.print_exc()
-    print(
-        f"This is a defect of trainparity {__version__}, not a verdict. Please report the lines above, the command "
-        "and what `trainparity doctor --json` prints.",
-        file=sys.stderr,
+    sentence = (
+        f"This is a defect of trainparity {__version__}, not a verdict. Please report the lines above, the command and "
+        "what `trainparity doctor --json` prints."
     )
-    return DEFECT
+    return _said(traceback.format_exc() + sentence, DEFECT)

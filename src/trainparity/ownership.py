@@ -17,10 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainparity.errors import UserError
+
 OWNER = "TRAINPARITY_OWNER"
 """Environment variable of the processes that an owner starts: a token and the lock's path."""
 
 _POLL_S = 0.25
+_LEFT_OVER_S = 60.0
+"""How long what a killed owner started may take to end."""
 
 
 @contextmanager
@@ -45,17 +49,18 @@ def owned(folder: Path, say: Callable[[str], None]) -> Iterator[bool]:
         os.pwrite(descriptor, text.encode(), 0)
         if left:
             say(f"{folder}: its last owner, {left}, was killed; what it started ends now")
-            time.sleep(4 * _POLL_S)
+            _wait_for_what_is_left(lock, folder)
         before = os.environ.get(OWNER)
         os.environ[OWNER] = f"{token} {lock.absolute()}"
         try:
             yield waited
         finally:
-            os.environ.pop(OWNER)
+            os.environ.pop(OWNER, None)
             if before is not None:
                 os.environ[OWNER] = before
         os.ftruncate(descriptor, 0)
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile holds the descriptor too
         os.close(descriptor)
 
 
@@ -66,18 +71,44 @@ def end_with_owner(*, if_killed: bool = False) -> None:
         if_killed: Only then; an owner that ends by itself may leave it behind.
     """
     token, _, path = os.environ.get(OWNER, "").partition(" ")
-    if token:
+    if not token:
+        return
+    try:
         descriptor = os.open(path, os.O_RDWR)
-        threading.Thread(
-            target=_watch, args=(descriptor, token, if_killed), name="trainparity-owner", daemon=True
-        ).start()
+        alive = os.open(_alive(Path(path)), os.O_RDWR | os.O_CREAT, 0o666)
+    except FileNotFoundError:  # with its whole folder: the owner is gone
+        os.kill(os.getpid(), signal.SIGKILL)
+    except PermissionError:  # another user's: it can't be watched
+        return
+    fcntl.flock(alive, fcntl.LOCK_SH)  # for as long as this process, or one that it forks, lives
+    arguments = (descriptor, token, if_killed)
+    threading.Thread(target=_watch, args=arguments, name="trainparity-owner", daemon=True).start()
 
 
 def _watch(descriptor: int, token: str, if_killed: bool) -> None:
     while _content(descriptor).get("token") == token and not _try(descriptor, fcntl.LOCK_SH):
         time.sleep(_POLL_S)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)  # which a process that this one forked would hold on
     if not if_killed or _content(descriptor).get("token") == token:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _alive(lock: Path) -> Path:
+    """Return the file that every process which ends with its owner locks, shared with the others."""
+    return lock.with_suffix(".alive")
+
+
+def _wait_for_what_is_left(lock: Path, folder: Path) -> None:
+    """Wait until no process of the last owner is alive; raise a `UserError` if one does not end."""
+    alive = os.open(_alive(lock), os.O_RDWR | os.O_CREAT, 0o666)
+    deadline = time.monotonic() + _LEFT_OVER_S
+    try:
+        while not _try(alive, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise UserError(f"{folder}: a process of its killed owner is still alive; end it, then run again")
+            time.sleep(_POLL_S)
+    finally:
+        os.close(alive)
 
 
 def _acquire(lock: Path, folder: Path, say: Callable[[str], None]) -> tuple[int, bool]:
@@ -100,6 +131,8 @@ def _try(descriptor: int, kind: int) -> bool:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # some network file systems
+        raise UserError(f"the file system can't lock files ({error.strerror}): run on another one") from None
     return True
 
 
@@ -110,7 +143,7 @@ def _owner(descriptor: int) -> str:
 def _content(descriptor: int) -> dict[str, str]:
     """Return what the owner wrote; empty if it has ended by itself."""
     try:
-        found: dict[str, str] = json.loads(os.pread(descriptor, 4096, 0) or "{}")
+        found = json.loads(os.pread(descriptor, 4096, 0) or "{}")
     except ValueError:  # half written by a process that was killed
-        return {"token": "", "process": "a process"}
-    return found
+        found = None
+    return found if isinstance(found, dict) else {"token": "", "process": "a process"}

@@ -43,3 +43,14 @@ def test_weights_may_be_the_first() -> None:
     found.arrays["weight/norm"][3, 1] = torch.inf
     expected = "its weights are not finite after step 3; the first was the weight a.bias, at step 3"
     assert divergence(found) == expected
+
+
+def test_a_loss_that_nobody_logged_and_a_model_without_modules_are_passed_over() -> None:
+    found = trace()
+    arrays = {name: array.clone() for name, array in found.arrays.items()}
+    arrays["loss"][:] = math.nan
+    arrays["activation/sketch"] = arrays["activation/sketch"][:, :0]
+    arrays["weight/norm"][2:] = torch.inf
+    found.arrays.update(arrays)
+    expected = "its weights are not finite after step 2; the first was the weight a.weight, at step 2"
+    assert divergence(found) == expected

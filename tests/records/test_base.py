@@ -1,12 +1,15 @@
+import errno
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from trainparity.records.base import RecordError, replacing, write_text
+from trainparity.records.base import RecordError, move_folder, replacing, write_text
 from trainparity.records.known_answer import KnownAnswer
 
 RECORD = KnownAnswer(
@@ -95,3 +98,52 @@ with replacing(pathlib.Path({str(tmp_path / "file")!r})) as unfinished:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["half"] and not (tmp_path / "file").exists()
     write_text(tmp_path / "file", "whole")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "whole")]
+
+
+def folder(path: Path, content: str) -> Path:
+    path.mkdir(parents=True)
+    (path / "file").write_text(content)
+    return path
+
+
+def test_a_moved_folder_replaces_what_is_there_and_a_link_leads_to_it(tmp_path: Path) -> None:
+    folder(tmp_path / "bigger/state", "old")
+    (tmp_path / "state").symlink_to("bigger/state")
+    for content in ("first", "second"):
+        move_folder(folder(tmp_path / "work", content), tmp_path / "state")
+        assert (tmp_path / "bigger/state/file").read_text() == content
+    assert (tmp_path / "state").is_symlink() and not (tmp_path / "work").exists()
+    assert sorted(path.name for path in (tmp_path / "bigger").iterdir()) == ["state"]
+
+
+def test_a_folder_moves_to_another_file_system_and_stays_where_that_is_full(tmp_path: Path) -> None:
+    if not (other := Path("/dev/shm")).is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one file system only")
+    with tempfile.TemporaryDirectory(dir=other) as there:
+        move_folder(folder(tmp_path / "work", "new"), Path(there) / "state")
+        assert (Path(there) / "state/file").read_text() == "new"
+
+
+@pytest.mark.parametrize("fault", ["rename", "copy"])
+def test_a_move_that_fails_leaves_both_folders(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, source = folder(tmp_path / "state", "old"), folder(tmp_path / "work", "new")
+    rename, move = Path.rename, shutil.move
+
+    def refuse(path: Path, to: Path) -> Path:
+        if path.name == ".state.tmp":
+            raise OSError(errno.EBUSY, "busy")
+        return rename(path, to)
+
+    def full(source: Path, to: Path) -> None:
+        shutil.copytree(source, to)
+        raise shutil.Error([("a", "b", "No space left on device")])
+
+    if fault == "rename":
+        monkeypatch.setattr(Path, "rename", refuse)
+    else:
+        monkeypatch.setattr(shutil, "move", full)
+    with pytest.raises(OSError):
+        move_folder(source, target)
+    monkeypatch.setattr(shutil, "move", move)
+    assert (target / "file").read_text() == "old" and (source / "file").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "work"]

@@ -20,9 +20,10 @@ def reproduce(*arguments: str) -> int:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
     try:
-        return subprocess.run(
+        code = subprocess.run(
             [sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | {"PATH": path}, check=False
         ).returncode
+        return 128 - code if code < 0 else 2 if code == 1 else code  # 1 is a verdict's
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -1,5 +1,6 @@
 """Why a run's ranks died: the first death is blamed, not the peers that lost their connection to it."""
 
+import math
 import re
 import signal
 import sys
@@ -55,32 +56,47 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
         ranks: The ranks of this machine.
         machine: Made before the run started.
     """
-    if stuck := _stuck(work):
-        return stuck
     failures = [Failure.read(path) for path in work.glob("failure-*.json")]
     reports = {failure.rank: failure for failure in sorted(failures, key=lambda failure: failure.time)}
     for report in reports.values():
         print(report.traceback, file=sys.stderr)
-    # A rank that could say nothing died first: its peers only lost their connection to it.
-    silent = {rank: code for rank, code in codes.items() if rank not in reports and not _by_launcher(code, reports)}
-    if silent:
-        rank = min(silent, key=lambda rank: silent[rank] == -signal.SIGKILL)
-        return _death(rank, silent[rank], machine)
+    stuck = _Stuck(work)
+    own = next((report for report in reports.values() if not _is_echo(report)), None)
+    if own and own.time <= stuck.since:  # after it the others hang, or are ended by what watches over them
+        return _sentence(own)
+    if stuck.places:
+        return stuck.sentence()
     gone = [rank for rank in ranks if rank not in codes and not (work / ENDED.format(rank)).exists()]
+    # A rank that could say nothing died before those that lost their connection to it. The first code came first.
+    silent = [rank for rank in codes if rank not in reports and not _by_launcher(rank, codes, reports)]
+    if silent:
+        return _death(silent[0], codes[silent[0]], machine)
     if gone:
         return f"rank {gone[0]} ended with exit code 0 before its training did, as by os._exit(0)"
     if reports:
-        first = next(iter(reports.values()))
-        memory = _MEMORY if any(word in first.message for word in _OUT_OF_MEMORY) else ""
-        return f"rank {first.rank}: {first.message}{memory}"
+        return _sentence(next(iter(reports.values())))
     return _death(*next(iter(codes.items())), machine)
 
 
-def _by_launcher(code: int, reports: Mapping[int, Failure]) -> bool:
+_ECHO = re.compile(r"torch/distributed/|gloo|NCCL|Connection (closed|reset|refused)|Broken pipe|DistNetworkError")
+"""At the end of the traceback of a rank that lost another."""
+
+
+def _is_echo(report: Failure) -> bool:
+    return _ECHO.search("\n".join(report.traceback.splitlines()[-4:])) is not None
+
+
+def _sentence(report: Failure) -> str:
+    memory = _MEMORY if any(word in report.message for word in _OUT_OF_MEMORY) else ""
+    return f"rank {report.rank}: {report.message}{memory}"
+
+
+def _by_launcher(rank: int, codes: Mapping[int, int], reports: Mapping[int, Failure]) -> bool:
     """Tell whether the launcher ended a rank, as another had failed: by SIGTERM, and after its grace by SIGKILL."""
-    if code == -signal.SIGKILL:
-        return bool(reports) and time.time() - min(report.time for report in reports.values()) >= GRACE_S
-    return code in (-signal.SIGTERM, EXIT_INTERRUPTED)
+    if codes[rank] == -signal.SIGKILL:
+        waited = bool(reports) and time.time() - min(report.time for report in reports.values()) >= GRACE_S
+        return waited and rank != next(iter(codes))
+    return codes[rank] in (-signal.SIGTERM, EXIT_INTERRUPTED)
 
 
 def _death(rank: int, code: int, machine: Machine) -> str:
@@ -94,24 +110,30 @@ def _death(rank: int, code: int, machine: Machine) -> str:
         case True:
             return f"{text} as the system ran out of memory{_MEMORY}"
         case False:
-            return f"{text}, not for want of memory: something else sent it"
+            return f"{text}, not by the kernel for want of memory: something else sent it"
         case None:
             return f"{text} (the system may have run out of memory)"
 
 
-def _stuck(work: Path) -> str | None:
-    """Say where ranks were when a step took longer than its deadline; None if none did."""
-    stacks = {path: path.read_text(encoding="utf-8") for path in sorted(work.glob(STACKS.format("*")))}
-    places = {path.stem.rpartition("-")[2]: _Place(text) for path, text in stacks.items() if text}
-    if not places:
-        return None
-    # A rank that ended while its stacks were written has none.
-    places = {rank: place for rank, place in places.items() if place.name} or places
-    for text in stacks.values():
-        print(text, file=sys.stderr)
-    busy = [f"rank {rank} was in {place.name}" for rank, place in places.items() if not place.waits]
-    waiting = [f"rank {rank} waited in {place.name}" for rank, place in places.items() if place.waits]
-    return f"no step ended in {next(iter(places.values())).limit}: {'; '.join(busy + waiting)}"
+class _Stuck:
+    """Where ranks were when a step took longer than its deadline."""
+
+    def __init__(self, work: Path) -> None:
+        written = {path: path.read_text(encoding="utf-8") for path in sorted(work.glob(STACKS.format("*")))}
+        stacks = {path: text for path, text in written.items() if text}
+        places = {path.stem.rpartition("-")[2]: _Place(text) for path, text in stacks.items()}
+        # A rank that ended while its stacks were written has none.
+        self.places = {rank: place for rank, place in places.items() if place.name} or places
+        self.since = min((path.stat().st_mtime for path in stacks), default=math.inf)
+        """Seconds since 1970; infinity if none was stuck."""
+        for text in stacks.values():
+            print(text, file=sys.stderr)
+
+    def sentence(self) -> str:
+        """Say who was where, those that did not only wait for others first."""
+        busy = [f"rank {rank} was in {place.name}" for rank, place in self.places.items() if not place.waits]
+        waiting = [f"rank {rank} waited in {place.name}" for rank, place in self.places.items() if place.waits]
+        return f"no step ended in {next(iter(self.places.values())).limit}: {'; '.join(busy + waiting)}"
 
 
 _LIBRARIES = r"site-packages|/lib/python|trainparity/training/|^<frozen "

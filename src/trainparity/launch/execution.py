@@ -12,7 +12,7 @@ from trainparity.params import Configuration, Timing
 from trainparity.records import layout
 from trainparity.records.base import Record, move_folder, write_text
 from trainparity.records.run import Status
-from trainparity.training.spec import ENDED, Result, RunSpec
+from trainparity.training.spec import ENDED, STACKS, Result, RunSpec
 
 _MADE_FROM = "made-from.json"
 
@@ -60,8 +60,10 @@ def _train(spec: RunSpec) -> Status:
         shutil.rmtree(spec.work, ignore_errors=True)
         write_text(mark, identity)
     result = spec.work / "result.json"
-    for old in (result, *spec.work.glob("failure-*.json"), *spec.work.glob(ENDED.format("*"))):
-        old.unlink(missing_ok=True)
+    result.unlink(missing_ok=True)
+    for pattern in ("failure-*.json", ENDED.format("*"), STACKS.format("*")):
+        for old in spec.work.glob(pattern):
+            old.unlink()
     spec.write(spec.work / "spec.json")
     machine = Machine()
     codes = run_workers(spec, spec.work / "spec.json")
@@ -89,8 +91,9 @@ def publish(status: Status, runs: Path, work: Path) -> None:
         status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
     status.write(finished / "state" / "status.json")
     (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
-    places = {"report": layout.report(runs, status.run), "state": layout.state(runs, status.run)}
-    for part, folder in places.items():
-        move_folder(finished / part, folder)
-    if status.status != "failed":  # a failed run may resume from its checkpoint when its cause is mended
+    report, state = layout.report(runs, status.run), layout.state(runs, status.run)
+    (report / _MADE_FROM).unlink(missing_ok=True)  # a stop between the moves must not leave it beside another state
+    move_folder(finished / "state", state)
+    move_folder(finished / "report", report)
+    if status.status == "trained":  # the others may resume from their checkpoint when the cause is mended
         shutil.rmtree(work)

@@ -47,6 +47,7 @@ def _environment(num_threads: int) -> dict[str, str]:
     return {
         "OMP_NUM_THREADS": str(num_threads),
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # cuBLAS is deterministic only with it
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0",  # a set's order is the same in all runs
     }
 
 
@@ -63,6 +64,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
         [sys.executable, "-m", module, str(spec_path)], env=environment
     )
     received: list[int] = []
+    in_main_thread = threading.current_thread() is threading.main_thread()  # others can't handle signals
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -75,7 +77,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
         killer.start()
 
     with _handlers_restored():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM) if in_main_thread else ():
             signal.signal(number, forward)
         code = _ended(worker)
     if received:
@@ -96,7 +98,8 @@ def _ended(worker: subprocess.Popen[bytes] | ForkServerProcess) -> int:
 def _handlers_restored() -> Iterator[None]:
     """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    before = {number: signal.getsignal(number) for number in numbers}
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in numbers} if in_main_thread else {}
     try:
         yield
     finally:

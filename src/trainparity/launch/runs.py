@@ -6,6 +6,7 @@ from typing import Any
 from trainparity.environment import Environment, Unavailable, place
 from trainparity.launch.code import code_of_run
 from trainparity.launch.execution import execute, made_before, publish, status_of
+from trainparity.ownership import owned
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
 from trainparity.records import layout
 from trainparity.records.run import Status
@@ -95,8 +96,9 @@ def _run(spec: RunSpec | Unavailable, name: str, configuration: Configuration, r
 
 def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
     """Record that a run was not tried, and why."""
-    status = status_of(name, configuration, status="skipped", reason=reason, remedy=remedy)
-    publish(status, runs, _work(runs, name))
+    status, work = status_of(name, configuration, status="skipped", reason=reason, remedy=remedy), _work(runs, name)
+    with owned(work, lambda text: print(text, flush=True)):
+        publish(status, runs, work)
     return status
 
 

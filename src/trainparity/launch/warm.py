@@ -6,25 +6,31 @@ Only for runs that are not timed, each of one process. Linux alone: macOS's fram
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import numpy
 
 from trainparity.training.spec import WORKER
 
 _context: ForkServerContext | None = None
+_server: Any = forkserver._forkserver
 
 
 @contextmanager
 def warm_workers() -> Iterator[None]:
     """Have a process ready for as long as this lasts, from which `start_warm` forks."""
     global _context
-    if _context is not None or sys.platform != "linux":
+    # A fork server that is there already is the caller's, with other modules in it.
+    if _context is not None or sys.platform != "linux" or _server._forkserver_pid is not None:
         yield
         return
     _context = multiprocessing.get_context("forkserver")
@@ -33,7 +39,9 @@ def warm_workers() -> Iterator[None]:
         yield
     finally:
         _context = None
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]
+        if _server._forkserver_pid is not None:
+            os.kill(_server._forkserver_pid, signal.SIGTERM)  # else it would wait for all that was forked from it
+            _server._stop()
 
 
 def start_warm(module: str, argument: str, environment: Mapping[str, str]) -> ForkServerProcess | None:
@@ -53,9 +61,13 @@ def start_warm(module: str, argument: str, environment: Mapping[str, str]) -> Fo
 
 
 def _serve(module: str, argument: str, environment: dict[str, str], folder: str) -> None:
+    with suppress(OSError, TypeError):  # the server lives for as long as any process holds this
+        os.close(_server._forkserver_alive_fd)
+    numpy.random.seed(None)  # as in a process that starts by itself; all would draw the same
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    sys.path.insert(0, folder)  # as `python -m` has it
     sys.argv = [module, argument]
     sys.exit(import_module(module).main())
 

@@ -21,7 +21,7 @@ def divergence(trace: Trace) -> str | None:
     weights = _first(trace.arrays["weight/norm"])
     if weights is None:
         return None
-    found = [(*place, text) for key, text in _CHAIN if (place := _first(trace.arrays[key]))]
+    found = [(*place, text) for key, text in _CHAIN if (place := _first(trace.arrays[key])) and _recorded(trace, key)]
     row, column, text = min(found, key=lambda place: place[0])
     names = trace.layout.activations if "output" in text else list(trace.layout.parameters)
     steps = trace.layout.steps
@@ -31,5 +31,12 @@ def divergence(trace: Trace) -> str | None:
 
 def _first(values: Tensor) -> tuple[int, int] | None:
     """Return row and column of the first value of an array [steps, ...] or [steps, tensors, ...] that is not finite."""
+    if not values.numel():
+        return None
     bad = (~values.isfinite()).reshape(len(values), values.shape[1] if values.ndim > 1 else 1, -1).any(2).nonzero()
     return (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None
+
+
+def _recorded(trace: Trace, key: str) -> bool:
+    """Tell whether there is anything to see: a loss that nobody logged is not a number in every step."""
+    return key != "loss" or bool(trace.arrays[key].isfinite().any())

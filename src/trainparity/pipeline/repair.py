@@ -40,10 +40,10 @@ def _repair(temporary: Path) -> str | None:
 
 def _is_whole(record: Path) -> bool:
     """Tell whether DVC can read its record (dvc/rwlock.py)."""
-    from dvc.rwlock import SCHEMA
+    from dvc.rwlock import SCHEMA, Invalid
 
     try:
         SCHEMA(json.loads(record.read_text(encoding="utf-8")))
-    except Exception:
+    except (ValueError, Invalid):
         return False
     return True

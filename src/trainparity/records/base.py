@@ -1,6 +1,7 @@
 """How every record is written and read: typed, whole or not at all."""
 
 import csv
+import errno
 import io
 import json
 import shutil
@@ -81,25 +82,57 @@ def write_text(path: Path, text: str) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a free path beside `path` to write a file or a folder at; without an exception it then becomes `path`.
 
-    An existing file is replaced in one step. An existing folder is removed first, as no system call replaces it.
+    An existing file is replaced in one step. An existing folder is renamed first, as no system call replaces it, and
+    removed last; a link to a folder leads to the new one afterwards.
     """
+    path = path.resolve() if path.is_dir() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     # One name for all processes: what a killed one left behind is overwritten, and never stays among the outputs.
     unfinished = path.with_name(f".{path.name}.tmp")
     _remove(unfinished)
     try:
         yield unfinished
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        unfinished.replace(path)
+        _replace(path, unfinished)
     finally:
         _remove(unfinished)
 
 
+def _replace(path: Path, new: Path) -> None:
+    if not path.is_dir():
+        new.replace(path)
+        return
+    old = path.with_name(f".{path.name}.old")
+    _remove(old)
+    path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def move_folder(source: Path, target: Path) -> None:
-    """Move a folder, also to another file system; a folder at `target` is replaced when the new one is whole there."""
-    with replacing(target) as unfinished:
+    """Move a folder, also to another file system; a folder at `target` is replaced when the new one is whole there.
+
+    Raises:
+        OSError: the file system refuses; both folders are as they were.
+    """
+    target = target.resolve() if target.is_dir() else target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.tmp")
+    _remove(unfinished)
+    try:
         shutil.move(source, unfinished)
+    except OSError as error:
+        _remove(unfinished)
+        number = errno.EIO if isinstance(error, shutil.Error) else error.errno  # that one names every file
+        raise OSError(number, f"{source} can't be moved there: {error}", str(target)) from None
+    try:
+        _replace(target, unfinished)
+    except OSError:
+        shutil.move(unfinished, source)
+        raise
 
 
 def _remove(path: Path) -> None:

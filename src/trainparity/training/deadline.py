@@ -20,10 +20,18 @@ class StepDeadline:
     (https://docs.python.org/3/library/faulthandler.html#faulthandler.dump_traceback_later)
     """
 
-    def __init__(self, stacks: Path, seconds: float | None, *, compiled: bool) -> None:
-        """Start with a phase's first step; `seconds`, if given, are the limit for all."""
+    def __init__(self, stacks: Path, seconds: float | None, *, compiled: bool, loader_s: float = 0.0) -> None:
+        """Start with a phase's first step.
+
+        Args:
+            stacks: Where to write.
+            seconds: The limit for all steps, if given.
+            compiled: Whether first steps compile.
+            loader_s: How long a batch may take to come.
+        """
         self._file = stacks.open("w", encoding="utf-8")
-        self._seconds, self._first_s = seconds, _FIRST_S[compiled]
+        self._seconds, self._first_s = seconds, _FIRST_S[compiled] + loader_s
+        self._least_s = _LEAST_S + loader_s
         self._steps, self._phases = 0, 0
         self._rearm(None)
         threading.Thread(target=self._watch, name="trainparity-deadline", daemon=True).start()
@@ -37,8 +45,9 @@ class StepDeadline:
         self._phases += 1
 
     def _rearm(self, slowest_s: float | None) -> None:
-        limit = self._first_s if slowest_s is None else max(_LEAST_S, _TIMES_SLOWEST * slowest_s)
-        faulthandler.dump_traceback_later(self._seconds or limit, exit=True, file=self._file)
+        limit = self._first_s if slowest_s is None else max(self._least_s, _TIMES_SLOWEST * slowest_s)
+        late_s = 2 * _POLL_S  # with which a step is noticed
+        faulthandler.dump_traceback_later((self._seconds or limit) + late_s, exit=True, file=self._file)
 
     def _watch(self) -> None:
         steps, phases, since, slowest_s = 0, 0, time.monotonic(), None

@@ -1,5 +1,7 @@
 """What a trained model scores on the samples that were held out of its training."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,12 +17,15 @@ def predicts(workload: Workload, train: Train) -> bool:
     return train.holdout > 0 and type(workload).predict is not Workload.predict
 
 
-def evaluate(trainer: Trainer) -> Evaluation:
+def evaluate(trainer: Trainer, progress: Callable[[], None] = lambda: None) -> Evaluation:
     """Return accuracy, and precision and recall averaged over the classes that occur, on the last `train.holdout`
-    samples; every rank must call it.
+    samples; every rank must call it. `progress` is called after each batch.
     """
     held_out = torch.arange(len(trainer.dataset) - trainer.train.holdout, len(trainer.dataset))
-    parts = [_predicted(trainer, indices) for indices in torch.split(held_out, trainer.train.global_batch_size)]
+    parts = []
+    for indices in torch.split(held_out, trainer.train.global_batch_size):
+        parts.append(_predicted(trainer, indices))
+        progress()
     return score(torch.cat(parts), trainer.dataset.tensors["labels"][held_out])
 
 

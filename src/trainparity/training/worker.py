@@ -37,7 +37,12 @@ def main() -> int:
     end_with_owner()
     rank = int(os.environ.get("RANK", "0"))
     stacks = spec.work / STACKS.format(rank)
-    deadline = StepDeadline(stacks, spec.step_deadline_s, compiled=spec.configuration.compile != "none")
+    deadline = StepDeadline(
+        stacks,
+        spec.step_deadline_s,
+        compiled=spec.configuration.compile != "none",
+        loader_s=spec.configuration.loader.deadline_s if spec.configuration.loader.workers else 0.0,
+    )
     try:
         with _process_group(spec) as execution:
             run(spec, execution, deadline)
@@ -152,7 +157,7 @@ class _Phases:
         if trained is None:
             trained = self._trainer()
             plain_phase.train(self._spec, trained, stop_requested=self._stop, progress=self._made_a_step)
-        evaluation = evaluate(trained)
+        evaluation = evaluate(trained, self._made_a_step)
         if self._main:
             evaluation.write(path)
 

@@ -1,0 +1,71 @@
+"""Whom a failed run is blamed on, from what its ranks left behind."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from trainparity.launch.deaths import Machine, reason
+from trainparity.training.spec import ENDED, STACKS, Failure
+
+PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer"
+STACK = """Timeout (0:00:10)!
+Thread 0x01 (most recent call first):
+  File "/lib/python3.11/threading.py", line 327 in wait
+Thread 0x02 (most recent call first):
+  File "{file}", line 9 in {function}
+  File "/src/trainparity/training/worker.py", line 50 in main
+"""
+
+
+def report(work: Path, rank: int, message: str, time: float = 1.0) -> None:
+    traceback = f'Traceback\n  File "model.py", line 3, in loss\n    f()\n{message}'
+    Failure(rank=rank, time=time, message=message, traceback=traceback).write(work / f"failure-{rank}.json")
+
+
+def stack(work: Path, rank: int, file: str = "model.py", function: str = "loss") -> None:
+    (work / STACKS.format(rank)).write_text(STACK.format(file=file, function=function))
+
+
+def blamed(work: Path, codes: dict[int, int]) -> str:
+    return reason(work, codes, range(3), Machine())
+
+
+def test_an_exception_of_its_own_is_blamed_before_a_peers_and_before_what_it_brought_about(tmp_path: Path) -> None:
+    report(tmp_path, 0, PEER, time=0.5)  # clocks of machines differ
+    report(tmp_path, 1, "ValueError: no", time=1.0)
+    stack(tmp_path, 2)  # it hung afterwards, in the grace
+    assert blamed(tmp_path, {0: 1, 1: 1, 2: -signal.SIGABRT}) == "rank 1: ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (-signal.SIGSEGV, "rank 1 was ended by SIGSEGV (a segmentation fault, of compiled code)"),
+        (7, "rank 1 ended with exit code 7 and no message, as by os._exit(7)"),
+    ],
+)
+def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path: Path, code: int, says: str) -> None:
+    report(tmp_path, 0, PEER)
+    assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
+
+
+def test_a_rank_that_the_launcher_had_to_kill_is_not_blamed(tmp_path: Path) -> None:
+    report(tmp_path, 0, PEER, time=1.0)  # long ago: the grace is over
+    (tmp_path / ENDED.format(2)).touch()
+    assert blamed(tmp_path, {0: 1, 2: -signal.SIGKILL}).startswith("rank 1 ended with exit code 0 before its training")
+    assert blamed(tmp_path, {1: -signal.SIGKILL, 0: 1, 2: -signal.SIGKILL}).startswith("rank 1 was ended by SIGKILL")
+
+
+def test_of_ranks_that_were_stuck_those_that_only_waited_come_last(tmp_path: Path) -> None:
+    stack(tmp_path, 0, "/site-packages/torch/distributed/distributed_c10d.py", "all_reduce")
+    stack(tmp_path, 1)
+    (tmp_path / STACKS.format(2)).write_text("Timeout (0:00:10)!\n")  # it ended while it wrote
+    found = blamed(tmp_path, {0: 1, 1: 1, 2: 1})
+    assert found.startswith("no step ended in 0:00:10: rank 1 was in model.py:9 loss; rank 0 waited in ")
+    assert "rank 2" not in found
+
+
+def test_a_want_of_memory_is_told_with_its_remedy(tmp_path: Path) -> None:
+    report(tmp_path, 0, "OutOfMemoryError: CUDA out of memory")
+    assert blamed(tmp_path, {0: 1}).endswith("twice the accumulation_steps are the same training")
