@@ -22,4 +22,4 @@ def test_it_sets_what_the_code_reads() -> None:
 
 def test_the_warning_comes_early_enough_for_a_checkpoint() -> None:
     [seconds] = re.findall(r"^#SBATCH --signal=B:TERM@(\d+)$", SCRIPT.read_text(), re.MULTILINE)
-    assert int(seconds) > processes._GRACE_S
+    assert int(seconds) > processes.GRACE_S
