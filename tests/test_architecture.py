@@ -31,7 +31,7 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "attach": {"ownership", "records", "parity"},
-    "running": {"records", "errors", "ownership", "attach"},
+    "running": {"records", "errors", "exits", "ownership", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {

@@ -63,6 +63,11 @@ def exit_code(work: Callable[[], int | None]) -> int:
     return code
 
 
+def shell_code(returncode: int) -> int:
+    """Return the exit code that a shell gives a child process: 128 + n where `subprocess` has -n for signal n."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
 def _said(text: str, code: int) -> int:
     """Write a message to stderr and return the code, whatever becomes of the message."""
     try:

@@ -27,8 +27,12 @@ _LEFT_OVER_S = 60.0
 """How long what a killed owner started may take to end."""
 
 
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
 @contextmanager
-def owned(folder: Path, say: Callable[[str], None]) -> Iterator[bool]:
+def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
     """Own a folder, which need not exist; processes that are started meanwhile can end with this one.
 
     Args:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainparity import extras
+from trainparity.exits import shell_code
 from trainparity.pipeline.repair import repair
 
 
@@ -20,10 +21,10 @@ def reproduce(*arguments: str) -> int:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
     try:
-        code = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | {"PATH": path}, check=False
-        ).returncode
-        return 128 - code if code < 0 else 2 if code == 1 else code  # 1 is a verdict's
+        )
+        return 2 if done.returncode == 1 else shell_code(done.returncode)  # 1 is a verdict's
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -34,9 +35,9 @@ def run_stages(configurations: Sequence[str]) -> int:
     Nothing is cached but references that would be trained again from the same.
     """
     for stage in order(configurations):
-        code = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], check=False).returncode
-        if code:
-            return code if code > 0 else 128 - code
+        done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], check=False)
+        if done.returncode:
+            return shell_code(done.returncode)
     return 0
 
 

@@ -13,6 +13,7 @@ from trainparity import params as parameters
 from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce, run_stages
 from trainparity.errors import UserError
+from trainparity.pipeline.repair import dvc_root
 
 
 @command
@@ -26,14 +27,9 @@ def init(
         extras.require("dvc")
     for path in starter.write(folder, dvc=dvc, force=force):
         print(f"wrote {path}")
-    if dvc and not _in_dvc(folder):
+    if dvc and not dvc_root(folder):
         _init_dvc(folder)
     print("next: put your model into workload.py, then `trainparity repro`")
-
-
-def _in_dvc(folder: Path) -> bool:
-    here = folder.resolve()
-    return any((place / ".dvc").is_dir() for place in (here, *here.parents))
 
 
 def _init_dvc(folder: Path) -> None:

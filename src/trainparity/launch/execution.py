@@ -35,7 +35,7 @@ def execute(spec: RunSpec, runs: Path) -> Status:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the next call resumes from the checkpoint.
     """
-    with owned(spec.work, lambda text: print(text, flush=True)) as waited:
+    with owned(spec.work) as waited:
         if waited and (made := made_before(spec, runs)):
             return made
         status = _train(spec)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -64,7 +64,6 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
         [sys.executable, "-m", module, str(spec_path)], env=environment
     )
     received: list[int] = []
-    in_main_thread = threading.current_thread() is threading.main_thread()  # others can't handle signals
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -76,9 +75,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
         killer.daemon = True
         killer.start()
 
-    with _handlers_restored():
-        for number in (signal.SIGINT, signal.SIGTERM) if in_main_thread else ():
-            signal.signal(number, forward)
+    with _handlers_restored(forward):
         code = _ended(worker)
     if received:
         raise StoppedBySignal(received[0])
@@ -95,12 +92,21 @@ def _ended(worker: subprocess.Popen[bytes] | ForkServerProcess) -> int:
 
 
 @contextmanager
-def _handlers_restored() -> Iterator[None]:
-    """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them."""
+def _handlers_restored(forward: Callable[[int, FrameType | None], None] | None = None) -> Iterator[None]:
+    """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them.
+
+    Args:
+        forward: Handles SIGINT and SIGTERM meanwhile, if given. In another than the main thread nothing can.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in numbers} if in_main_thread else {}
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
+        if forward:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, forward)
         yield
     finally:
         for number, handler in before.items():

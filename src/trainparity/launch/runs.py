@@ -97,7 +97,7 @@ def _run(spec: RunSpec | Unavailable, name: str, configuration: Configuration, r
 def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
     """Record that a run was not tried, and why."""
     status, work = status_of(name, configuration, status="skipped", reason=reason, remedy=remedy), _work(runs, name)
-    with owned(work, lambda text: print(text, flush=True)):
+    with owned(work):
         publish(status, runs, work)
     return status
 

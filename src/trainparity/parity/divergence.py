@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from trainparity.parity.recording.passes import INPUT, OUTPUT
 from trainparity.parity.recording.trace import Trace
 
 _CHAIN = (
@@ -13,7 +14,7 @@ _CHAIN = (
 )
 """Recorded arrays in the order of a step, and how one of their tensors is called."""
 
-_ENDS = {"(input)": "the data", "(output)": "the model"}
+_ENDS = {INPUT: "the data", OUTPUT: "the model"}
 
 
 def divergence(trace: Trace) -> str | None:

@@ -18,10 +18,14 @@ def repair(folder: Path) -> str | None:
     Returns:
         What was done, in one sentence; None if there was nothing to do.
     """
-    for place in (folder.resolve(), *folder.resolve().parents):
-        if (place / ".dvc").is_dir():
-            return _repair(place / ".dvc" / "tmp")
-    return None
+    root = dvc_root(folder)
+    return _repair(root / ".dvc" / "tmp") if root else None
+
+
+def dvc_root(folder: Path) -> Path | None:
+    """Return the DVC repository that a folder lies in; None if it lies in none."""
+    here = folder.resolve()
+    return next((place for place in (here, *here.parents) if (place / ".dvc").is_dir()), None)
 
 
 def _repair(temporary: Path) -> str | None:

@@ -85,16 +85,22 @@ def replacing(path: Path) -> Iterator[Path]:
     An existing file is replaced in one step. An existing folder is renamed first, as no system call replaces it, and
     removed last; a link to a folder leads to the new one afterwards.
     """
-    path = path.resolve() if path.is_dir() else path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # One name for all processes: what a killed one left behind is overwritten, and never stays among the outputs.
-    unfinished = path.with_name(f".{path.name}.tmp")
-    _remove(unfinished)
+    path, unfinished = _beside(path)
     try:
         yield unfinished
         _replace(path, unfinished)
     finally:
         _remove(unfinished)
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """Return where a path really leads, and a free path beside that, on the same file system."""
+    path = path.resolve() if path.is_dir() else path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One name for all processes: what a killed one left behind is overwritten, and never stays among the outputs.
+    unfinished = path.with_name(f".{path.name}.tmp")
+    _remove(unfinished)
+    return path, unfinished
 
 
 def _replace(path: Path, new: Path) -> None:
@@ -118,10 +124,7 @@ def move_folder(source: Path, target: Path) -> None:
     Raises:
         OSError: the file system refuses; both folders are as they were.
     """
-    target = target.resolve() if target.is_dir() else target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.tmp")
-    _remove(unfinished)
+    target, unfinished = _beside(target)
     try:
         shutil.move(source, unfinished)
     except OSError as error:

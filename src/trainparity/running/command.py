@@ -14,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from trainparity.errors import StoppedBySignal
+from trainparity.exits import shell_code
 from trainparity.running.errors import RunError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -116,7 +117,7 @@ class Runner:
             self._end_group()
             raise StoppedBySignal(self._received[0])
         self._group = 0
-        return code if code >= 0 else 128 - code
+        return shell_code(code)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the command's end; one that does not end after a signal is killed."""

@@ -24,6 +24,12 @@ def same_cut(difference: Difference) -> bool:
     return left == right
 
 
+def _outputs_agree(difference: Difference) -> bool:
+    """Tell whether the model returns the same from the same start, and the gradient by what it returns is recorded."""
+    chain = difference.chain
+    return same_start(difference) and bool(chain.outputs_agree) and bool(chain.judged)
+
+
 @rule(
     "forward",
     "forward",
@@ -81,7 +87,7 @@ def _other_modules(difference: Difference) -> list[str]:
 def loss_or_targets(difference: Difference) -> Finding | None:
     """The same outputs are given another gradient by the loss."""
     chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or not chain.judged:
+    if not _outputs_agree(difference):
         return None
     off = [name for name in chain.judged if name in chain.backward]
     off += [name for name in chain.outputs if name in chain.one_sided]
@@ -118,7 +124,7 @@ def loss_or_targets(difference: Difference) -> Finding | None:
 def backward(difference: Difference) -> Finding | None:
     """The same gradient of the outputs becomes another one on its way back."""
     chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or not chain.judged:
+    if not _outputs_agree(difference):
         return None
     unused = [name for name in chain.one_sided if not chain.outputs or name in chain.outputs]
     if set(chain.judged) & set(chain.backward) or unused:
