@@ -69,3 +69,7 @@ def test_of_ranks_that_were_stuck_those_that_only_waited_come_last(tmp_path: Pat
 def test_a_want_of_memory_is_told_with_its_remedy(tmp_path: Path) -> None:
     report(tmp_path, 0, "OutOfMemoryError: CUDA out of memory")
     assert blamed(tmp_path, {0: 1}).endswith("twice the accumulation_steps are the same training")
+
+
+def test_a_result_that_no_rank_here_can_explain_is_said(tmp_path: Path) -> None:
+    assert reason(tmp_path, {}, (), Machine()) == "no rank of this machine failed, but no rank wrote a result"

@@ -75,6 +75,8 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
         return f"rank {gone[0]} ended with exit code 0 before its training did, as by os._exit(0)"
     if reports:
         return _sentence(next(iter(reports.values())))
+    if not codes:  # several machines, of which this one knows its own ranks only
+        return "no rank of this machine failed, but no rank wrote a result"
     return _death(*next(iter(codes.items())), machine)
 
 
