@@ -9,7 +9,7 @@ from trainparity.environment import Environment
 from trainparity.launch.runs import reference_that_is_there, run_reference
 from trainparity.params import COUNTERPART, Params, reference_name
 from trainparity.records import layout
-from trainparity.records.base import Record
+from trainparity.records.base import Record, replacing
 from trainparity.records.run import Status
 
 _KEPT = Path(".trainparity/kept")
@@ -69,12 +69,8 @@ def _copy(reference: str, here: Path, there: Path) -> None:
     name = reference_name(reference)
     shutil.rmtree(layout.report(there, name), ignore_errors=True)
     for part in (layout.state, layout.report):
-        target = part(there, name)
-        unfinished = target.with_name(f".{target.name}.tmp")
-        for old in (unfinished, target):
-            shutil.rmtree(old, ignore_errors=True)
-        shutil.copytree(part(here, name), unfinished, copy_function=_link)
-        unfinished.rename(target)
+        with replacing(part(there, name)) as unfinished:
+            shutil.copytree(part(here, name), unfinished, copy_function=_link)
 
 
 def _link(source: str, target: str) -> None:

@@ -3,6 +3,7 @@
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.passes import INPUT
 
 
 @rule(
@@ -40,7 +41,7 @@ def randomness(difference: Difference) -> Finding | None:
             advice=f"{advice}turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
         )
     identified = all(t.layout.settings.get("samples") == "identity" for t in (difference.left, difference.right))
-    if first == "(input)" and identified:
+    if first == INPUT and identified:
         return Finding(
             "the same samples reach the model with other values: augmentation or noise was drawn otherwise",
             evidence,
