@@ -116,7 +116,7 @@ def test_emulated_skipped_failed_and_unsteady_runs_have_no_figure(study: Tree) -
     study.run("dp", 3.0, status={"emulated": "CPU replicas"})
     assert study.claim(measure, expect={}).reason == "dp is emulated here: CPU replicas"
     study.untrained("dp", "failed", reason="rank 0: boom")
-    assert study.claim(measure, expect={}).reason == "dp was failed: rank 0: boom"
+    assert study.claim(measure, expect={}).reason == "dp failed: rank 0: boom"
     study.run("dp", 3.0, step_ms=[1.0] * 10 + [9.0] * 10)
     result = study.claim(measure, expect={})
     assert result.verdict == "not measurable here" and "scatter" in str(result.reason)

@@ -171,7 +171,7 @@ def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
     run_reference(misbehaving("raise"), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
     status = run(params(), "plain")
     assert status.status == "skipped"
-    assert "reference-fp32, was failed: rank 0: ValueError" in (status.reason or "")
+    assert "its reference did not train: reference-fp32 failed: rank 0: ValueError" in (status.reason or "")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_seed_that_crashed_fails_the_pair_of_recipes_and_nothing_else(tmp_path
     status("bf16-2", status="failed", reason="killed").write(right[2] / "status.json")
     found = judge_runs(left, right)
     assert (found.verdict, found.exit_code) == ("failed", 2)
-    assert "bf16-2 was failed: killed" in found.sentence
+    assert "bf16-2 failed: killed" in found.sentence
     (left[0] / "loss.csv").unlink()
     status("bf16-2").write(right[2] / "status.json")
     assert judge_runs(left, right).verdict == "cannot judge"

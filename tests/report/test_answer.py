@@ -65,19 +65,19 @@ def test_what_was_not_judged_is_its_reason_alone() -> None:
 
 
 def test_check_prints_a_row_and_the_reasons_of_each_candidate() -> None:
-    curves = CurveResult(verdict="failed", reason="bf16-2 was failed: killed", runs=[5, 5], level=0.05)
+    curves = CurveResult(verdict="failed", reason="bf16-2 failed: killed", runs=[5, 5], level=0.05)
     results = {
         "ddp-2": different(),
         "amp-bf16": pair("amp-bf16", "bitwise", curves=curves),
         "compiled": pair("compiled", confirmation="in float64 the largest distance is 1e-16: it was rounding"),
-        "cuda": pair("cuda", "skipped", reason="cuda was skipped: no GPU"),
+        "cuda": pair("cuda", "skipped", reason="no GPU"),
     }
     text = printed(CheckReport(workload="mlp", margin=16, results=results))
     assert ["amp-bf16", "bitwise", "0", "–", "failed"] in [line.split() for line in text.splitlines()]
     assert "\nddp-2: different: beyond 16 x the noise floor from step 0 on\n" + CAUSE in text
-    assert "\namp-bf16: bf16-2 was failed: killed\n" in text
+    assert "\namp-bf16: bf16-2 failed: killed\n" in text
     assert "\ncompiled: equivalent: in float64 the largest distance is 1e-16: it was rounding\n" in text
-    assert "\ncuda: skipped: cuda was skipped: no GPU\n" in text
+    assert "\ncuda: skipped: no GPU\n" in text
 
 
 def test_what_the_runs_did_not_compute_alike_with_is_shown() -> None:

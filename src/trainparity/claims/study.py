@@ -42,7 +42,7 @@ class Study:
             if needs.device and status.device not in (needs.device, None):
                 raise NotMeasurable(f"{run} ran on {status.device}; the claim is about {needs.device}")
             if status.status == "skipped":
-                raise NotMeasurable(f"{run} was skipped: {status.reason}")
+                raise NotMeasurable(status.ending)
 
     def status(self, run: str) -> Status:
         """Return what became of a run."""
@@ -52,7 +52,7 @@ class Study:
         """Return the status of a run that trained."""
         status = self.status(run)
         if status.status != "trained":
-            raise NotMeasurable(f"{run} was {status.outcome}")
+            raise NotMeasurable(status.ending)
         return status
 
     def timing(self, run: str) -> Timing:

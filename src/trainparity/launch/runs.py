@@ -49,7 +49,7 @@ def run_configuration(
     reference = reference_name(params.reference_of(name))
     status = Status.read(layout.status(runs, reference))
     if status.status != "trained":
-        reason = f"its reference, {reference}, was {status.status}: {status.reason}"
+        reason = f"its reference did not train: {status.ending}"
         return _skip(name, configuration, reason, status.remedy, runs)
     state = layout.state(runs, reference)
     spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, reference=state)

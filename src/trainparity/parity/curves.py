@@ -77,7 +77,7 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
         for folder in (*left, *right):
             path = folder / "status.json"
             if path.exists() and (status := Status.read(path)).status != "trained":
-                reason = f"{folder}: {status.run} was {status.outcome}"
+                reason = f"{folder}: {status.ending}"
                 return empty.model_copy(update={"verdict": status.status, "reason": reason})
         ours, theirs = ([read_curve(folder) for folder in folders] for folders in (left, right))
     except RecordError as error:

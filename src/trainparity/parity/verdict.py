@@ -43,7 +43,9 @@ def judge(left: Run, right: Run, floor: Floor | None, margin: float) -> Verdict:
     untrained = [run.status for run in (left, right) if run.trace is None]
     for status in sorted(untrained, key=lambda status: status.status != "failed"):
         outcome: Outcome = "failed" if status.status == "failed" else "skipped"
-        return _not_judged(names, margin, f"{status.run} was {status.outcome}", outcome)
+        # The verdict's word and its right side are named beside the reason already.
+        reason = status.reason if status.run == names[1] else None
+        return _not_judged(names, margin, reason or status.ending, outcome)
     assert left.trace and right.trace
     ours, theirs = left.trace.layout.precision, right.trace.layout.precision
     if ours != theirs:

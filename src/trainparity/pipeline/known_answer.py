@@ -44,7 +44,7 @@ def reproduce(claim: str, published: Weights, params: Params, environment: Envir
     for name in published.runs:
         status = run_configuration(params, environment, name, runs=out, data=out / "data", timed=False)
         if status.status != "trained":
-            raise UserError(f"{claim}: {name} was {status.status}: {status.reason}")
+            raise UserError(f"{claim}: {status.ending}")
         weights[name] = final_weights(layout.weights(out, name))
     return KnownAnswer(
         claim=claim,

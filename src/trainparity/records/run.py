@@ -50,3 +50,8 @@ class Status(Record):
     def outcome(self) -> str:
         """What became of the run, and why if it did not train."""
         return f"{self.status}: {self.reason}" if self.reason else self.status
+
+    @property
+    def ending(self) -> str:
+        """The same as a sentence about the run: `mps was skipped: no Apple GPU here`, `ddp failed: killed`."""
+        return f"{self.run} {'was ' if self.status == 'skipped' else ''}{self.outcome}"

@@ -9,7 +9,7 @@ def outcome(measure: quantities.Outcome, study: Study) -> Figure:
     """Say whether a run trained."""
     status = study.status(measure.run)
     if status.status == "skipped":
-        raise NotMeasurable(f"{measure.run} was {status.outcome}")
+        raise NotMeasurable(status.ending)
     return Figure(status.outcome, holds=status.status == measure.status)
 
 
