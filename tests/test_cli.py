@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support import report_tree
+from tests.support import report_tree, synthetic
 from trainparity import cli
 from trainparity.params import load
 from trainparity.report import artifacts, summary
@@ -132,3 +132,19 @@ def test_the_command_is_a_program_of_its_own() -> None:
     command = [sys.executable, "-m", "trainparity.cli", "show", "nowhere"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "nowhere/summary.json: no such file; `dvc repro` makes it\n")
+
+
+def test_compare_writes_a_page_whole_or_not_at_all(trainparity: Command, tmp_path: Path) -> None:
+    synthetic.trace().save(tmp_path / "a")
+    for number, twin in enumerate(synthetic.twins(), 1):
+        twin.save(tmp_path / "a/twins" / str(number))
+    synthetic.trace(weights=(2.0,)).save(tmp_path / "b")
+    page = tmp_path / "pages/page.html"
+    done = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", "--html", str(page))
+    assert done.returncode == 1, done.stderr
+    html = page.read_text()
+    assert "loss-normalisation" in html and f"trainparity compare {tmp_path}/a {tmp_path}/b --html" in html
+    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+    (tmp_path / "file").write_text("")
+    refused = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", "--html", f"{tmp_path}/file/page.html")
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr

@@ -95,7 +95,8 @@ def test_the_core_imports_no_package_of_an_extra() -> None:
         (["check", "resnet", "--against", "compiled"], "torchvision", "data"),
         (["controls", "--seeds", "1"], "sklearn", "data"),
         (["train", "cpu"], "dvc", "pipeline"),
-        (["repro"], "matplotlib", "report"),
+        (["compare", "a", "b", "--html", "page.html"], "jinja2", "report"),
+        (["repro"], "jinja2", "report"),
     ],
 )
 def test_a_missing_extra_is_named_in_one_sentence(command: list[str], module: str, extra: str) -> None:

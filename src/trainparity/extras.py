@@ -10,7 +10,6 @@ EXTRAS = {
     "jinja2": "report",
     "lightning": "lightning",
     "markupsafe": "report",
-    "matplotlib": "report",
     "psutil": "pipeline",
     "pynvml": "pipeline",
     "pytest": "pytest",

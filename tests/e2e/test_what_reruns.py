@@ -50,7 +50,7 @@ def appended(text: str = "\n# edited\n") -> Callable[[Path], None]:
         ("src/trainparity/workloads/ddpm.py", set()),  # another workload
         ("src/trainparity/workloads/toy_linear.py", {"known-answer"}),
         ("src/trainparity/report/page.py", {"report"}),
-        ("src/trainparity/report/page.html.j2", {"report", "experiment"}),  # it belongs to the package
+        ("src/trainparity/report/templates/page.html.j2", {"report"}),  # its folder is a package
         ("src/trainparity/parity/verdict.py", {"compare"}),
         ("src/trainparity/data/imagefolder.py", {"prepare", "known-answer"}),
         ("src/trainparity/training/loop.py", {*TRAINING, "known-answer"}),

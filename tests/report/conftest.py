@@ -1,15 +1,17 @@
 """Artifacts of a whole pipeline, read once for the tests that only look."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support import report_tree
 from trainparity.params import load
-from trainparity.report import artifacts, page, summary
+from trainparity.report import artifacts, origin, pipeline, summary
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.schema import Summary
+
+ORIGIN = origin.Origin("dvc repro report", None)
+"""Of a folder without git, as the tests' are."""
 
 
 @pytest.fixture(scope="session")
@@ -26,15 +28,7 @@ def built(read: Artifacts) -> Summary:
 
 @pytest.fixture(scope="session")
 def html(built: Summary, read: Artifacts) -> str:
-    return page.render(built, read)
-
-
-@pytest.fixture(scope="session")
-def unplotted(read: Artifacts) -> Artifacts:
-    """The same artifacts without anything to draw, which is what takes long."""
-    configurations = {name: replace(run, timing=None, losses=()) for name, run in read.configurations.items()}
-    references = {name: replace(run, timing=None, losses=()) for name, run in read.references.items()}
-    return replace(read, configurations=configurations, references=references, distances={})
+    return pipeline.render(built, read, ORIGIN)
 
 
 @pytest.fixture

@@ -103,6 +103,6 @@ def test_the_counterpart_is_shown_beside_the_table_or_why_there_is_none(built: S
         return printed(built.model_copy(update={"pairs": {"host-container": pair}}), 160)
 
     assert "reference / counterpart: equivalent, distance / floor 0.900" in shown()
-    skipped = shown(verdict="skipped", reason="counterpart was skipped: no engine", distance_over_floor=None)
-    assert "host-container: skipped: counterpart was skipped: no engine" in skipped
+    skipped = shown(verdict="skipped", reason="no engine", distance_over_floor=None)
+    assert "host-container: skipped: no engine" in skipped
     assert "reference / counterpart" not in skipped

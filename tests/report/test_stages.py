@@ -58,7 +58,7 @@ def test_experiment_reads_its_own_run_only(root: Path) -> None:
     for path in (root / "runs").rglob("*"):
         if path.is_file() and path not in kept:
             path.unlink()
-    done = run("experiment", root, forbid="matplotlib")
+    done = run("experiment", root, forbid="jinja2")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((root / "metrics.json").read_text())
     assert metrics["configuration"] == "ddp"

@@ -163,11 +163,9 @@ def test_a_pipeline_without_known_answer_has_none(root: Path) -> None:
     assert build(root).known_answer is None
 
 
-@pytest.mark.parametrize(
-    "path", ["runs/environment.json", str(layout.status(Path("runs"), "ddp")), "reports/distance.csv"]
-)
+@pytest.mark.parametrize("path", ["runs/environment.json", str(layout.status(Path("runs"), "ddp")), "reports/detail"])
 def test_a_missing_artifact_is_named(root: Path, path: str) -> None:
-    (root / path).unlink()
+    (root / path).rename(root / "elsewhere")
     with pytest.raises(RecordError, match=path):
         build(root)
 
@@ -195,5 +193,5 @@ def test_what_was_removed_from_params_does_not_reach_the_summary_or_the_page(roo
     found = artifacts.read(root, load(root / "params.yaml"))
     built = summary.build(found)
     assert "removed" not in built.model_dump_json()
-    assert set(found.distances) < set(found.parity.pairs) == set(pairs())
+    assert set(found.details) < set(found.parity.pairs) == set(pairs())
     assert found.picture is found.claims is None

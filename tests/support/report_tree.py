@@ -8,6 +8,7 @@ from typing import Any
 
 from trainparity.environment import Environment
 from trainparity.records import layout
+from trainparity.records.detail import DETAILS, Detail, Fact, Strip, write_details
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Memory, Timing
@@ -167,13 +168,13 @@ def pairs() -> dict[str, Verdict]:
     """Return the verdicts of PARAMS."""
     judged = [
         pair("cpu", "bitwise"),
-        pair("mps", "skipped", reason="mps was skipped"),
+        pair("mps", "skipped", reason="no Apple GPU here"),
         pair("dp"),
         pair("ddp"),
         pair("gradaccum"),
         pair("compiled"),
         pair("lr-doubled", "different", step=0, tensor="head.weight"),
-        pair("broken", "failed", reason="broken failed"),
+        pair("broken", "failed", reason="RuntimeError: out of memory [rank 0]"),
     ]
     return {verdict.right: verdict for verdict in judged} | {"ddp-gradaccum": pair("gradaccum", left="ddp")}
 
@@ -215,6 +216,8 @@ def write_run(root: Path, run_status: Status, run_timing: Timing | None) -> None
 def write_parity(root: Path, results: dict[str, Verdict]) -> None:
     """Write the compare stage's outputs."""
     ParityReport(margin=MARGIN, pairs=results).write(root / "reports" / "parity.json")
+    judged = {name: detail(result.distance_over_floor or 0.0) for name, result in results.items() if result.worst}
+    write_details(root / "reports" / DETAILS, judged)
     rows = []
     for name, result in results.items():
         for index, kind in enumerate(("gradient", "update", "weight") if result.worst else ()):
@@ -224,6 +227,60 @@ def write_parity(root: Path, results: dict[str, Verdict]) -> None:
                 wave = 0.7 + 0.3 * math.sin(step + index)
                 rows.append((name, step, kind, floor * scale * wave, floor))
     _write_csv(root / "reports" / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
+
+
+def detail(scale: float, *, tensors: int = 6, steps: int = STEPS, **changes: Any) -> Detail:
+    """Return a comparison whose distances reach so many times the floor."""
+    names = [
+        "(all)",
+        *(f"blocks.{index // 2}.{('weight', 'bias')[index % 2]}" for index in range(tensors - 1)),
+        "head.weight",
+    ]
+    floor = [[3e-9 * (1 + step) for step in range(steps)] for _ in names]
+    apart = [
+        [floor[row][step] * scale * (0.7 + 0.3 * math.sin(step + row)) for step in range(steps)]
+        for row in range(len(names))
+    ]
+    wave = [1.0 + 0.1 * math.sin(step) for step in range(steps)]
+    fields: dict[str, Any] = {
+        "left": "0" * 64,
+        "right": "1" * 64,
+        "strips": [
+            Strip(
+                kind=kind,
+                judged=kind != "activation",
+                tensors=names,
+                steps=list(range(steps)),
+                distance=apart,
+                floor=floor,
+            )
+            for kind in ("activation", "gradient", "update", "weight")
+        ],
+        "worst": [
+            Worst(
+                kind="gradient",
+                distance_over_floor=scale,
+                distance=2e-7 * scale,
+                floor=2e-7,
+                step=17,
+                tensor="head.weight",
+            )
+        ],
+        "steps": list(range(steps)),
+        "facts": [
+            Fact(name="loss", left=wave, right=wave, difference=[1e-8 * scale] * steps, band=[1e-7] * steps),
+            Fact(
+                name="learning rate",
+                left=[0.1] * steps,
+                right=[0.1] * steps,
+                difference=[0.0] * steps,
+                band=[0.0] * steps,
+            ),
+        ],
+        "samples": f"the same samples at each of {steps} traced steps",
+        "environment": {"torch": ("2.14.1", "2.14.1")},
+    }
+    return Detail(**fields | changes)
 
 
 def _write_csv(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:

@@ -17,6 +17,10 @@ JsonPath = Annotated[Path | None, typer.Option("--json", help="Write the answer 
 MarkdownPath = Annotated[
     Path | None, typer.Option("--markdown", help="Write the table as Markdown, for a CI job's summary.", dir_okay=False)
 ]
+HtmlPath = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write the answer as a page: layers, steps, causes, plots.", dir_okay=False),
+]
 
 app = typer.Typer(
     help="Is it still the same training, and what did it gain?",

@@ -1,6 +1,8 @@
 """Commands about parity: are two runs the same training, and can the checker be trusted."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +10,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from trainparity.cli.app import JsonPath, MarkdownPath, command
+from trainparity.cli import pages
+from trainparity.cli.app import HtmlPath, JsonPath, MarkdownPath, command
 from trainparity.environment import detect
 from trainparity.records.base import write_text
 from trainparity.records.controls import ControlReport
@@ -26,8 +29,10 @@ def compare(
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
+    html_path: HtmlPath = None,
 ) -> int:
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
+    pages.require(html_path)
     from trainparity.parity.compare import compare_folders  # imports torch
     from trainparity.report import answer, markdown
 
@@ -36,6 +41,8 @@ def compare(
         verdict.write(json_path)
     if markdown_path:
         write_text(markdown_path, markdown.verdict(verdict))
+    if html_path:
+        pages.write_comparison(html_path, verdict, left, right, floor or ())
     answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
     return verdict.exit_code
 
@@ -72,38 +79,53 @@ def check(
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
+    html_path: HtmlPath = None,
     keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
 ) -> int:
     """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
+    pages.require(html_path)
     from trainparity import api  # imports torch
     from trainparity.report import check as table
     from trainparity.report import markdown
     from trainparity.report.terminal import make_console
 
     console = make_console()
-    report = api.check(
-        workload,
-        [*against, *(more or ())],
-        options=options,
-        dataset=dataset,
-        optimizer=optimizer,
-        batch=batch,
-        steps=steps,
-        window=window,
-        clip_norm=clip_norm,
-        accelerator=accelerator,
-        seeds=seeds,
-        float64=float64,
-        margin=margin,
-        keep=keep,
-        progress=lambda text: console.print(Text(text, style="dim")),
-    )
+    with _kept(keep) as folder:
+        report = api.check(
+            workload,
+            [*against, *(more or ())],
+            options=options,
+            dataset=dataset,
+            optimizer=optimizer,
+            batch=batch,
+            steps=steps,
+            window=window,
+            clip_norm=clip_norm,
+            accelerator=accelerator,
+            seeds=seeds,
+            float64=float64,
+            margin=margin,
+            keep=folder,
+            progress=lambda text: console.print(Text(text, style="dim")),
+        )
+        if html_path:
+            pages.write_check(html_path, report, folder)
     if json_path:
         report.write(json_path)
     if markdown_path:
         write_text(markdown_path, markdown.check(report))
     table.show(report, console)
     return report.exit_code
+
+
+@contextmanager
+def _kept(folder: Path | None) -> Iterator[Path]:
+    """Yield a folder for runs; without one, one that goes afterwards."""
+    if folder:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
+        yield Path(scratch)
 
 
 @command

@@ -45,7 +45,7 @@ def _init_dvc(folder: Path) -> None:
 @command
 def repro() -> int:
     """Run the pipeline of this folder: through DVC where there is a dvc.yaml, else every stage in its order."""
-    extras.require("matplotlib")  # which the last stage draws with: better said before anything trains
+    extras.require("jinja2")  # which the last stage needs: better said before anything trains
     if Path(starter.PIPELINE).exists():
         return reproduce()
     return run_stages(list(parameters.load(Path(starter.PARAMS)).configs))

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trainparity.cli.app import JsonPath, MarkdownPath, command
+from trainparity.cli import pages
+from trainparity.cli.app import HtmlPath, JsonPath, MarkdownPath, command
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.running.errors import RunError
 
@@ -71,6 +72,7 @@ def ab(
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
+    html_path: HtmlPath = None,
     folder: Annotated[
         Path | None, typer.Option(help="Keep both runs here, as `a` and `b`; default: .trainparity/ab/<time>.")
     ] = None,
@@ -85,6 +87,7 @@ def ab(
 
     An interrupt is 130 or 143, an error 2. Worktrees of revisions are temporary.
     """
+    pages.require(html_path)
     from trainparity.cli.parity import compare
     from trainparity.running.ab import HOME, record_both
     from trainparity.running.command import Runner
@@ -102,7 +105,7 @@ def ab(
         with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
             settings = Settings(steps, interval, twins, outside=pair.outside)
             left, right = record_both(runner, pair.commands, place, settings, same_bits)
-            code = compare(left, right, None, margin, json_path, markdown_path)
+            code = compare(left, right, None, margin, json_path, markdown_path, html_path)
             say(f"to see it again: trainparity compare {left} {right}")
             return code
 

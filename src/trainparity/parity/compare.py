@@ -1,13 +1,16 @@
 """Judge two recorded runs by their folders: what `trainparity compare` does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from trainparity.parity.detail import describe
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.base import RecordError
+from trainparity.records.detail import Detail
 from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
 
@@ -18,27 +21,65 @@ def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, marg
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
     train gives `failed` or `skipped`.
     """
-    models = {
-        folder: [place.parent.name for place in sorted((folder / MODELS).glob("*/trace.json"))]
-        for folder in (left, right)
-    }
-    if not any(models.values()):
-        return _compare(left, right, twins, margin, (str(left), str(right)))
-    return _compare_all(left, right, models, twins, margin)
+    names = str(left), str(right)
+    found = {model: _compare(*places, margin, names) for model, places in _models(left, right, twins)}
+    return together(found) if list(found) != [""] else found[""]
 
 
-def _compare_all(
-    left: Path, right: Path, models: Mapping[Path, Sequence[str]], twins: Sequence[Path], margin: float
-) -> Verdict:
-    """Judge all models of two runs, each with the optimizer that is its own."""
-    both = dict.fromkeys([*models[left], *models[right]])
-    found = {}
-    if any((folder / "trace.json").exists() for folder in (left, right)):
-        found[""] = _compare(left, right, twins, margin, (str(left), str(right)))
-    for name in both:
-        places = left / MODELS / name, right / MODELS / name
-        found[name] = _compare(*places, [twin / MODELS / name for twin in twins], margin, (str(left), str(right)))
-    return together(found)
+def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
+    """Return two recorded runs tensor by tensor, by model (the first has no name); what can't be read is left out.
+
+    Args:
+        left: The run that `right` is compared with.
+        right: The other run.
+        twins: Folders of twins besides those in `left/twins`.
+    """
+    details: dict[str, Detail] = {}
+    for model, places in _models(left, right, twins):
+        try:
+            pair = _load_pair(*places)
+            found = describe(pair.left, pair.right, pair.floor, pair.twins)
+        except RecordError:  # which the verdict says
+            continue
+        if found:
+            details[model] = found
+    return details
+
+
+def _models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str, tuple[Path, Path, Sequence[Path]]]]:
+    """Yield the folders of both runs and of the twins for each model that either run recorded."""
+    further = [
+        place.parent.name for folder in (left, right) for place in sorted((folder / MODELS).glob("*/trace.json"))
+    ]
+    if not further or any((folder / "trace.json").exists() for folder in (left, right)):
+        yield "", (left, right, twins)
+    for name in dict.fromkeys(further):
+        yield name, (left / MODELS / name, right / MODELS / name, [twin / MODELS / name for twin in twins])
+
+
+class _Pair(NamedTuple):
+    """Two runs at the steps that both traced, and what measures their noise."""
+
+    left: Trace
+    right: Trace
+    twins: Sequence[Trace]
+    floor: Floor
+    lengths: tuple[list[int], list[int]]
+    """The steps that each traced."""
+
+
+def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
+    """Read two runs and their twins.
+
+    Raises:
+        RecordError: a trace is missing or damaged, or a twin is of another run.
+    """
+    ours, theirs = load(left), load(right)
+    found = [load(folder) for folder in [*_twins_of(left), *twins]]
+    lengths = ours.layout.steps, theirs.layout.steps
+    if ours.layout.window == theirs.layout.window:
+        ours, theirs, *found = shared_steps(ours, theirs, *found)
+    return _Pair(ours, theirs, found, _floor(ours, found), lengths)
 
 
 def _compare(left: Path, right: Path, twins: Sequence[Path], margin: float, names: tuple[str, str]) -> Verdict:
@@ -46,20 +87,15 @@ def _compare(left: Path, right: Path, twins: Sequence[Path], margin: float, name
     try:
         for folder in (left, right):
             if (status := _status(folder)) and status.status != "trained":
-                reason = f"{status.run} was {status.outcome}"
+                reason = status.ending
                 return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin)
-        ours, theirs = load(left), load(right)
-        found = [load(folder) for folder in [*_twins_of(left), *twins]]
-        lengths = [trace.layout.steps for trace in (ours, theirs)]
-        if ours.layout.window == theirs.layout.window:
-            ours, theirs, *found = shared_steps(ours, theirs, *found)
-        floor = _floor(ours, found)
+        pair = _load_pair(left, right, twins)
     except RecordError as error:
         return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin)
-    verdict = judge_traces(ours, theirs, floor, margin, names)
-    if verdict.exit_code == 0 and lengths[0] != lengths[1]:
+    verdict = judge_traces(pair.left, pair.right, pair.floor, margin, names)
+    if verdict.exit_code == 0 and pair.lengths[0] != pair.lengths[1]:
         both = f"{verdict.steps_compared} common steps are {verdict.verdict}, and no more can be said"
-        reason = f"steps: {_brief(lengths[0])} and {_brief(lengths[1])}: {both}"
+        reason = f"steps: {_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}: {both}"
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
     return verdict
 

@@ -5,18 +5,20 @@ from pathlib import Path
 
 from trainparity.params import REFERENCE, Curves, Params, reference_name
 from trainparity.parity.curves import judge_runs
+from trainparity.parity.detail import describe
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
 from trainparity.records import layout
 from trainparity.records.base import write_csv
 from trainparity.records.curves import CurveReport, CurveResult
+from trainparity.records.detail import DETAILS, Detail, write_details
 from trainparity.records.run import Status
 from trainparity.records.verdict import ParityReport, Verdict
 
 
 def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
-    """Judge every pair of `params`; write `parity.json` and `distance.csv` into `reports`.
+    """Judge every pair of `params`; write `parity.json`, `distance.csv` and the folder `detail` into `reports`.
 
     Raises:
         RecordError: a run's status or trace is missing or damaged.
@@ -27,11 +29,16 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
         return load_run(layout.state(runs, name))
 
     @cache
+    def twins(name: str) -> list[Trace]:
+        return load_twins(layout.state(runs, name))
+
+    @cache
     def floor(name: str) -> NoiseFloor | None:
         reference = run(name).trace
-        return NoiseFloor(reference, load_twins(layout.state(runs, name))) if reference else None
+        return NoiseFloor(reference, twins(name)) if reference else None
 
     verdicts: dict[str, Verdict] = {}
+    details: dict[str, Detail] = {}
     rows: list[tuple[object, ...]] = []
     for name, pair in params.pairs.items():
         reference = reference_name(params.reference_of(pair.right))
@@ -41,11 +48,16 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             noise = floor(reference)
             assert noise is not None
             rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
+            # Twins are of the reference: of two other runs they measure the floor, and no band around the left one.
+            beside = twins(reference) if pair.left == REFERENCE else []
+            if found := describe(left.trace, right.trace, noise, beside):
+                details[name] = found
     if curves := params.curves:
         results = {name: compare_recipes(curves, name, layout.curves(runs)) for name in curves.pairs}
         CurveReport(results=results).write(reports / "curves.json")
     report = ParityReport(margin=params.parity.margin, pairs=verdicts)
     report.write(reports / "parity.json")
+    write_details(reports / DETAILS, details)
     write_csv(reports / "distance.csv", ("pair", "step", "kind", "distance", "floor"), rows)
     return report
 

@@ -1,8 +1,8 @@
 """The link of an optimizer step's chain on which two runs part, by what was recorded, where no cause is proved."""
 
-from trainparity.parity.causes.finding import Link
 from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
+from trainparity.records.verdict import Link
 
 
 def place(difference: Difference) -> tuple[Link | None, list[str]]:

@@ -14,6 +14,11 @@ Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped
 SAME_TRAINING: tuple[Outcome, ...] = ("bitwise", "equivalent")
 JUDGED: tuple[Outcome, ...] = (*SAME_TRAINING, "different")
 
+Link = Literal[
+    "start", "inputs", "forward", "loss", "backward", "accumulation", "reduction", "clipping", "update", "buffers"
+]
+"""A link of the chain that makes an optimizer step, in its order; `start`: the weights that the step begins with."""
+
 
 class Worst(Record):
     """The largest distance over floor of one kind of tensor in one pair."""

@@ -1,12 +1,10 @@
 """One comparison in plain words, as `trainparity compare` prints it."""
 
-from typing import Any
-
 from rich.console import Console
 from rich.text import Text
 
 from trainparity.records.verdict import Verdict
-from trainparity.report.format import exact, number
+from trainparity.report.format import evidence, number
 from trainparity.report.styles import STYLES
 
 
@@ -56,13 +54,6 @@ def show_cause(verdict: Verdict, console: Console) -> None:
     if verdict.confirmation:
         lines.append(Text(f"  confirmed: {verdict.confirmation}"))
     for name, value in verdict.evidence.items():
-        lines.append(Text(f"    {name.replace('_', ' ')}: {_value(value)}", style="dim"))
+        lines.append(Text(f"    {name.replace('_', ' ')}: {evidence(value)}", style="dim"))
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        shown = ", ".join(_value(item) for item in value[:8])
-        return shown + (", ..." if len(value) > 8 else "")
-    return exact(value) if isinstance(value, float) else str(value)

@@ -1,11 +1,10 @@
 """What the runs left on disk, read once and typed; the rest of the report touches no files."""
 
 import csv
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Curves, Params, reference_name
@@ -14,6 +13,7 @@ from trainparity.records.base import RecordError
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.curves import CurveReport, CurveResult
+from trainparity.records.detail import DETAILS, Detail
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
@@ -26,15 +26,6 @@ CLAIMS = Path("claims.yaml")
 """Only a study has one."""
 
 RowT = TypeVar("RowT")
-
-
-class Distance(NamedTuple):
-    """The worst relative L2 distance of one kind of tensor after one step, and its noise floor."""
-
-    step: int
-    kind: str
-    distance: float
-    floor: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +48,8 @@ class Artifacts:
     references: dict[str, Run]
     """By entry of `references`."""
     parity: ParityReport
-    distances: dict[str, list[Distance]]
-    """By pair, in the order of steps."""
+    details: dict[str, Detail]
+    """By pair; of those that were judged tensor by tensor."""
     known_answer: KnownAnswer | None
     """None in a pipeline that does not compute one."""
     controls: ControlReport | None
@@ -82,14 +73,13 @@ def read(root: Path, params: Params) -> Artifacts:
     runs, reports = root / "runs", root / "reports"
     known_answer, controls = layout.known_answer(runs) / "result.json", root / CONTROLS
     claims, picture = reports / "claims.json", reports / "picture.png"
-    distances = _read_distances(reports / "distance.csv")
     return Artifacts(
         params=params,
         environment=Environment.read(layout.environment(runs)),
         configurations={name: read_run(runs, name) for name in params.configs},
         references={name: read_run(runs, reference_name(name)) for name in params.references},
         parity=_read_parity(reports / "parity.json", params),
-        distances={name: distances[name] for name in params.pairs if name in distances},
+        details=_read_details(reports / DETAILS, params),
         known_answer=KnownAnswer.read(known_answer) if known_answer.exists() else None,
         controls=ControlReport.read(controls) if controls.exists() else None,
         claims=ClaimReport.read(claims) if (root / CLAIMS).exists() and claims.exists() else None,
@@ -103,6 +93,14 @@ def _read_parity(path: Path, params: Params) -> ParityReport:
     report = ParityReport.read(path)
     pairs = {name: report.pairs[name] for name in params.pairs if name in report.pairs}
     return report.model_copy(update={"pairs": pairs})
+
+
+def _read_details(folder: Path, params: Params) -> dict[str, Detail]:
+    """Read the details of those pairs of `params` that were judged tensor by tensor."""
+    if not folder.is_dir():
+        raise RecordError(f"{folder}: no such folder; `dvc repro` makes it")
+    paths = {name: folder / f"{name}.json" for name in params.pairs}
+    return {name: Detail.read(path) for name, path in paths.items() if path.exists()}
 
 
 def _read_curves(path: Path, curves: Curves) -> dict[str, CurveResult]:
@@ -122,19 +120,6 @@ def read_run(runs: Path, name: str) -> Run:
         return Run(status=status)
     losses = _read_csv(layout.losses(runs, name), lambda row: (int(row["step"]), float(row["loss"])))
     return Run(status=status, timing=Timing.read(layout.timing(runs, name)), losses=tuple(losses))
-
-
-def _read_distances(path: Path) -> dict[str, list[Distance]]:
-    """Read the distances over steps of all pairs."""
-
-    def parse(row: dict[str, str]) -> tuple[str, Distance]:
-        figures = float(row["distance"]), float(row["floor"])
-        return row["pair"], Distance(int(row["step"]), row["kind"], *figures)
-
-    pairs = defaultdict(list)
-    for pair, distance in _read_csv(path, parse):
-        pairs[pair].append(distance)
-    return dict(pairs)
 
 
 def _read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:

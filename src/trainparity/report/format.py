@@ -1,5 +1,7 @@
 """Numbers as people read them."""
 
+from typing import Any
+
 from trainparity.records.base import INFINITE
 from trainparity.report.schema import Speedup
 
@@ -38,6 +40,18 @@ def span(low: float | None, high: float | None) -> str:
 def exact(value: float) -> str:
     """Write a number with six significant digits, for evidence."""
     return f"{value:.6g}"
+
+
+def evidence(value: Any) -> str:
+    """Write a value of a verdict's evidence; of a list the first eight."""
+    if isinstance(value, list):
+        return ", ".join(evidence(item) for item in value[:8]) + (", ..." if len(value) > 8 else "")
+    return exact(value) if isinstance(value, float) else str(value)
+
+
+def sentence(text: str) -> str:
+    """End a text with a full stop; how it begins stays, as that may be a name."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def fixed(value: float, decimals: int) -> str:

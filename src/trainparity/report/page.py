@@ -1,27 +1,121 @@
-"""The report as one HTML file that needs nothing else: no script, no network, no other file."""
+"""Reports as one HTML file that needs nothing else: no network, no other file, no script but the page's own."""
 
 import base64
-from pathlib import Path
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from trainparity.report import format, plots, styles, words
-from trainparity.report.artifacts import Artifacts
-from trainparity.report.columns import pairs, runs
-from trainparity.report.columns.claims import CLAIMS
-from trainparity.report.columns.column import shown_in
-from trainparity.report.columns.controls import CONTROLS
-from trainparity.report.columns.pairs import PAIRS
-from trainparity.report.columns.runs import RUNS
-from trainparity.report.schema import Summary
+from trainparity.records.detail import Detail
+from trainparity.records.verdict import Resolution, Verdict, Worst
+from trainparity.report import curves, data, format, styles, templates, trend
+from trainparity.report.comparison import Comparison, chips, headline, title
+from trainparity.report.origin import Origin
+from trainparity.report.terminal import printable
+from trainparity.report.vendor import uplot
 
 
-def render(summary: Summary, artifacts: Artifacts) -> str:
-    """Return the page; equal input gives equal bytes."""
+class Section(NamedTuple):
+    """A part of a page; its template is `templates/section_<id>.html.j2`."""
+
+    id: str
+    title: str
+
+
+def compared(
+    verdicts: Mapping[str, Verdict], details: Mapping[str, Mapping[str, Detail]], origin: Origin, *, command: str
+) -> str:
+    """Return the page of a command that compares runs.
+
+    Args:
+        verdicts: By title of the comparison, at least one.
+        details: By the same titles and by model, of those that were judged.
+        origin: Where the page comes from.
+        command: The command's name and subject, such as `compare`.
+    """
+    comparisons = [
+        Comparison(number=number, title=name, verdict=verdict, details=details.get(name, {}))
+        for number, (name, verdict) in enumerate(verdicts.items())
+    ]
+    computed = [Section("computed", "Environment")] if any(details.values()) else []
+    return render(comparisons, origin, subject=command, eyebrow=f"trainparity {command}", lead=[], sections=computed)
+
+
+def render(
+    comparisons: Sequence[Comparison],
+    origin: Origin,
+    *,
+    subject: str,
+    eyebrow: str,
+    lead: Sequence[str],
+    sections: Sequence[Section],
+    losses: curves.Curves | None = None,
+    reproduce: Sequence[tuple[str, str]] = (),
+    links: Sequence[str] = (),
+    **more: Any,
+) -> str:
+    """Return a page: the answer and the comparisons, then `sections`, what reproduces it; equal input, equal bytes.
+
+    Args:
+        comparisons: At least one.
+        origin: Where the page comes from.
+        subject: What was compared, for the title of the browser's tab.
+        eyebrow: The line above the headline.
+        lead: Sentences below it.
+        sections: Between the comparisons and the end.
+        losses: What `Loss` draws.
+        reproduce: What, and the command or fingerprint that reproduces it.
+        links: Files beside the page.
+        more: What the sections' templates need besides.
+    """
+    groups = {
+        Section("differences", "What differs"): [one for one in comparisons if one.outcome in ("different", "drifted")],
+        Section("unjudged", "Not judged"): [one for one in comparisons if not one.same and one.outcome != "different"],
+        Section("same", "The same training"): [one for one in comparisons if one.same and one.outcome != "drifted"],
+    }
+    shown = [section for section, members in groups.items() if members]
+    scripts = [path.read_text(encoding="utf-8") for path in (uplot.SCRIPT, templates.FOLDER / "page.js")]
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            **{section.id: members for section, members in groups.items()},
+            **more,
+            comparisons=comparisons,
+            headline=headline(comparisons),
+            chips=chips(comparisons),
+            title=title(comparisons),
+            subject=subject,
+            eyebrow=eyebrow,
+            lead=lead,
+            sections=[*shown, *sections, Section("reproduce", "Reproduce"), Section("glossary", "Glossary")],
+            margin=comparisons[0].verdict.margin,
+            numbers=data.pack(comparisons, losses),
+            plot_style=Markup(uplot.STYLE.read_text(encoding="utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            script_hashes=" ".join(_hash(script) for script in scripts),
+            origin=origin,
+            reproduce=reproduce,
+            links=links,
+            symbols=styles.SYMBOLS,
+            points=trend.points,
+        )
+    )
+
+
+def _hash(script: str) -> Markup:
+    """Return the source expression by which a Content-Security-Policy allows an inline script (CSP Level 3, 2.3.1)."""
+    return Markup(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'")
+
+
+def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(templates.FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -29,22 +123,24 @@ def render(summary: Summary, artifacts: Artifacts) -> str:
         "number": format.number,
         "fixed": format.fixed,
         "mebibytes": format.mebibytes,
+        "exact": format.evidence,
+        "sentence": format.sentence,
+        "worst_row": _worst_row,
+        "resolution_row": _resolution_row,
+        "items_row": lambda facts: [(name, *both) for name, both in facts.items()],
     }
-    return environment.get_template("page.html.j2").render(
-        summary=summary,
-        words=words,
-        key=styles.key,
-        symbols=styles.SYMBOLS,
-        runs=runs.rows(summary),
-        run_columns=RUNS,
-        pairs=pairs.rows(summary),
-        pair_columns=PAIRS,
-        claim_columns=CLAIMS,
-        control_columns=CONTROLS,
-        shown_in=shown_in,
-        losses=plots.losses(artifacts),
-        distances=plots.distances(artifacts),
-        step_times=plots.step_times(artifacts),
-        params=artifacts.params,
-        picture=artifacts.picture and base64.b64encode(artifacts.picture).decode(),
-    )
+    return environment
+
+
+def _shown(value: object) -> object:
+    """Return what an expression of a template shows: text of others holds no control characters."""
+    return printable(value) if type(value) is str else value
+
+
+def _worst_row(worst: Worst) -> tuple[str, ...]:
+    figures = (format.number(value) for value in (worst.distance_over_floor, worst.distance, worst.floor))
+    return worst.tensor, worst.kind, str(worst.step), *figures
+
+
+def _resolution_row(seen: Resolution) -> tuple[str, ...]:
+    return seen.kind, format.number(seen.whole), format.number(seen.weakest), seen.tensor

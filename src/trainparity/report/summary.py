@@ -68,7 +68,7 @@ def _why_no_speedup(run: Run, reference: Run, pair: Verdict | None) -> str | Non
     if pair.verdict not in SAME_TRAINING:
         return f"verdict {pair.verdict}: not shown to be the same training"
     if reference.timing is None:
-        return f"{compared_with} was {reference.status.status}: there is no time to compare with"
+        return f"there is no time to compare with: {reference.status.ending}"
     if reference.status.emulated:
         return f"{compared_with} is emulated on this machine ({reference.status.emulated})"
     here, there = run.timing.fingerprint, reference.timing.fingerprint

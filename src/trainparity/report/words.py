@@ -1,5 +1,7 @@
 """What the figures say, in sentences that the console and the page share."""
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from trainparity.params import REFERENCE, reference_name
@@ -44,27 +46,72 @@ def imitated(summary: Summary, pair: Verdict) -> bool:
 
 
 def parity_sentence(summary: Summary) -> str:
-    """Answer the first question: is it still the same training?"""
+    """Answer the first question: is it still the same training? What differs comes first."""
     runs = summary.configurations.values()
     trained = [run for run in runs if run.status.status == "trained"]
     same = sum(outcome(run) in SAME_TRAINING for run in trained)
-    counts = {word: sum(run.status.status == word for run in runs) for word in ("skipped", "failed")}
-    others = [f"{count} {word}" for word, count in counts.items() if count]
+    words = [outcome(run) for run in runs]
+    others = [f"{count} {word}" for word in _OTHERS if (count := words.count(word))]
     emulated = sum(run.status.emulated is not None for run in trained)
     of = f"{len(trained)} trained configurations" + (f" ({emulated} emulated)" if emulated else "")
     text = f"{same} of {of} are the same training as the reference"
-    return f"{text}; {joined(others)}." if others else f"{text}."
+    return f"{joined(others)}; {text}." if "different" in words else f"{text}{'; ' if others else ''}{joined(others)}."
+
+
+_OTHERS = ("different", "cannot judge", "not compared", "failed", "skipped")
 
 
 def gain_sentence(summary: Summary) -> str:
-    """Answer the second question: what did it gain?"""
-    gains = {name: run.speedup for name, run in summary.configurations.items() if run.speedup}
+    """Answer the second question: what did it gain? Of how many that could be said, and why not of the others."""
+    runs = {name: run for name, run in summary.configurations.items() if run.status.status == "trained"}
+    if not runs:
+        return "No speed-up could be measured: nothing trained."
+    gains = {name: run.speedup for name, run in runs.items() if run.speedup}
     if not gains:
-        return "No speed-up could be measured."
+        return f"No speed-up could be measured: {_withheld(runs.values())}."
     best = max(gains, key=lambda name: gains[name].ratio)
-    if gains[best].low <= 1:
-        return "None of them is faster than the reference beyond the noise of its steps."
-    return f"The largest gain is {best}'s: {speedup_text(gains[best])} the reference's speed."
+    text = f"{best}: {speedup_text(gains[best])} the reference's speed"
+    if len(gains) > 1:
+        gained = gains[best].low > 1
+        text = (
+            f"the largest gain is {best}'s: {speedup_text(gains[best])}"
+            if gained
+            else f"none is faster; at best {text}"
+        )
+    elif gains[best].low <= 1:
+        text += ", not faster beyond the noise of its steps"
+    rest = _withheld(run for run in runs.values() if not run.speedup)
+    return f"Speed-up judged of {len(gains)} of {len(runs)} trained configurations: {text}{'; ' if rest else ''}{rest}."
+
+
+def _withheld(runs: Iterable[RunSummary]) -> str:
+    """Say for how many runs no speed-up is shown, by the reason."""
+    reasons = [_why_withheld(run) for run in runs]
+    return joined([f"{reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons)])
+
+
+def _why_withheld(run: RunSummary) -> str:
+    if run.status.emulated:
+        return "emulated"
+    if outcome(run) not in SAME_TRAINING:
+        return "withheld as not shown to be the same training"
+    return "withheld as not measured under equal conditions"
+
+
+def break_even(summary: Summary) -> Iterator[str]:
+    """Yield for each run with a speed-up that was compiled after how many steps the compilation has paid."""
+    references = {run.reference: run for run in summary.references.values()}
+    for name, run in summary.configurations.items():
+        reference = references[run.reference].figures
+        if not (run.speedup and run.timing and run.timing.compile_s and run.figures and reference):
+            continue
+        saved_ms = reference.step_ms.median - run.figures.step_ms.median
+        spent = f"{name}: compilation took {number(run.timing.compile_s)} s"
+        if saved_ms > 0:
+            steps = math.ceil(1000 * run.timing.compile_s / saved_ms)
+            yield f"{spent}, which {number(saved_ms)} ms saved at each step pay back after {steps:,} steps."
+        else:
+            yield f"{spent}, which no step pays back: its median step is no faster."
 
 
 def controls_sentence(controls: ControlReport | None) -> str:
@@ -129,6 +176,10 @@ def dates_sentence(summary: Summary) -> str:
     return f"measured {first} UTC" if first == last else f"measured {first} to {last} UTC"
 
 
+OF_PAIRS = ("different", "cannot judge", "skipped", "failed")
+"""Kinds of notes that a page says where it shows the pair."""
+
+
 def notes(summary: Summary) -> list[Note]:
     """List what the table cannot say: why runs are missing, what differs, why a speed-up is withheld."""
     runs = [*summary.references.values(), *summary.configurations.values()]
@@ -155,6 +206,13 @@ def notes(summary: Summary) -> list[Note]:
             remedy = f"the run said why and what to do; `{again(name)}` lets it say so again"
             found.append(Note(name, "loader failed", what, remedy))
     return found
+
+
+def remedy(summary: Summary, pair: Verdict) -> str | None:
+    """Return what to do about a pair of which a run did not train; None where that is not known."""
+    runs = {run.reference: run for run in summary.references.values()} | summary.configurations
+    missing = (run.status for side in (pair.left, pair.right) if (run := runs.get(side)) and run.timing is None)
+    return next((note.remedy for status in missing if (note := _not_run(status))), None)
 
 
 def _not_run(status: Status) -> Note:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.records.base import write_text
-from trainparity.report import artifacts, console, page, summary, tables
+from trainparity.report import artifacts, console, origin, pipeline, summary, tables
 from trainparity.report.terminal import make_console
 
 REPORTS = Path("reports")
@@ -20,5 +20,5 @@ def main() -> None:
         write_text(REPORTS / "claims.csv", tables.claims(read.claims))
     write_text(REPORTS / "plots" / "loss.csv", tables.loss_curves(read))
     write_text(REPORTS / "plots" / "step_time.csv", tables.step_times(read))
-    write_text(REPORTS / "index.html", page.render(built, read))
+    write_text(REPORTS / "index.html", pipeline.render(built, read, origin.of("dvc repro report")))
     console.show(built, make_console())

@@ -22,9 +22,9 @@ from trainparity.parity.causes import (
     start,
     unmoved,
 )
-from trainparity.parity.causes.finding import Evidence, Finding, Link, Rule
+from trainparity.parity.causes.finding import Evidence, Finding, Rule
 
-__all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Link", "Rule", "paragraphs"]
+__all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Rule", "paragraphs"]
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.

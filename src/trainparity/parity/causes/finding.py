@@ -2,14 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from trainparity.parity.difference import Difference
-
-Link = Literal[
-    "start", "inputs", "forward", "loss", "backward", "accumulation", "reduction", "clipping", "update", "buffers"
-]
-"""A link of the chain that makes an optimizer step, in its order."""
+from trainparity.records.verdict import Link
 
 Evidence = dict[str, float | int | str | bool | list[float] | list[str]]
 

@@ -1,0 +1,146 @@
+"""What a page shows of two runs beside their verdict: distances by tensor and step, and what both recorded."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names
+from trainparity.parity.floor import Floor
+from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.records.base import INFINITE
+from trainparity.records.detail import COLUMNS, ROWS, Detail, Fact, Numbers, Strip
+from trainparity.records.verdict import Worst
+
+_FACTS = {
+    "loss": "loss",
+    "learning rate": "setting/lr",
+    "gradient norm": "gradient_norm",
+    "clipping limit": "clip/max_norm",
+    "loss scale": "scale/value",
+}
+"""What is shown of a step's numbers, by the names of their arrays."""
+
+_ABSENT = {"clipping limit": -1.0, "loss scale": 0.0}
+"""How the recorder writes that there was none."""
+
+_LARGEST = 10
+
+
+def describe(left: Trace, right: Trace, floor: Floor, twins: Sequence[Trace]) -> Detail | None:
+    """Return two runs tensor by tensor; None where they can't be compared so.
+
+    Args:
+        left: The run that `right` is compared with.
+        right: The other run.
+        floor: The noise floor of both.
+        twins: Those that measured it, from which the bands of numbers come; none without.
+    """
+    if comparable(left.layout, right.layout) or not left.layout.steps:
+        return None
+    same_modules = left.layout.activations == right.layout.activations
+    kinds: list[Compared] = [*(["activation"] if same_modules else []), *KINDS]  # type: ignore[list-item]
+    rows = _thinned(len(left.layout.steps))
+    return Detail(
+        left=left.layout.checksum,
+        right=right.layout.checksum,
+        strips=[_strip(left, right, floor, kind) for kind in kinds if len(names(left, kind)) > 1],
+        worst=_largest(left, right, floor),
+        steps=[left.layout.steps[row] for row in rows],
+        facts=[fact for name in _FACTS if (fact := _fact(name, left, right, twins, rows))],
+        samples=_samples(left, right),
+        environment=_environment(left, right),
+    )
+
+
+def _strip(left: Trace, right: Trace, floor: Floor, kind: Compared) -> Strip:
+    """Return a kind of tensor, all of them together in the first row."""
+    apart, noise = distances(left, right, kind).roll(1, 1), floor[kind].roll(1, 1)
+    tensors = names(left, kind)
+    return Strip(
+        kind=kind,  # type: ignore[arg-type]
+        judged=kind in KINDS,
+        tensors=[ALL, *tensors[:-1]],
+        steps=left.layout.steps,
+        distance=[_numbers(row) for row in apart.T],
+        floor=[_numbers(row) for row in noise.T],
+    ).condensed(ROWS, COLUMNS)
+
+
+def _largest(left: Trace, right: Trace, floor: Floor) -> list[Worst]:
+    """Return the tensors that are the most times their floor away, each once, in its worst kind at its worst step."""
+    found = []
+    for kind in KINDS:
+        off = multiples(left, right, kind, floor[kind])[:, :-1].nan_to_num(0)
+        if not off.numel():
+            continue
+        apart, highest = distances(left, right, kind), off.max(0)
+        for column in highest.values.topk(min(_LARGEST, off.shape[1])).indices.tolist():
+            row = int(highest.indices[column])
+            found.append(
+                Worst(
+                    kind=kind,
+                    distance_over_floor=float(highest.values[column]),
+                    distance=min(float(apart[row, column]), INFINITE),
+                    floor=min(float(floor[kind][row, column]), INFINITE),
+                    step=left.layout.steps[row],
+                    tensor=names(left, kind)[column],
+                )
+            )
+    # Of a tensor that is off in several kinds the largest stays: the last one that the dictionary is given.
+    ordered = sorted(found, key=lambda worst: worst.distance_over_floor)
+    largest = {worst.tensor: worst for worst in ordered if worst.distance_over_floor > 0}
+    return sorted(largest.values(), key=lambda worst: -worst.distance_over_floor)[:_LARGEST]
+
+
+def _thinned(length: int) -> list[int]:
+    """Return the rows that a curve shows: all, or every n-th and the last."""
+    stride = -(-length // (3 * COLUMNS))
+    return sorted({*range(0, length, stride), length - 1})
+
+
+def _fact(name: str, left: Trace, right: Trace, twins: Sequence[Trace], rows: list[int]) -> Fact | None:
+    """Return a number of both runs at the chosen rows; None where neither recorded it."""
+    ours, theirs, *others = (_of_step(trace, name)[rows] for trace in (left, right, *twins))
+    if not (ours.isfinite() | theirs.isfinite()).any():
+        return None
+    band = _numbers(torch.stack([(other - ours).abs() for other in others]).amax(0)) if others else []
+    return Fact(
+        name=name,
+        left=_numbers(ours, 6),
+        right=_numbers(theirs, 6),
+        difference=_numbers(theirs - ours),
+        band=band,
+    )
+
+
+def _of_step(trace: Trace, name: str) -> Tensor:
+    """Return a number of each step, of an option the largest over parameters: float64 [T], NaN where there is none."""
+    array = trace.arrays.get(_FACTS[name])
+    if array is None or not array.numel():
+        return torch.full((len(trace.layout.steps),), torch.nan, dtype=torch.float64)
+    values = array.double().reshape(len(array), -1)
+    largest = values.nan_to_num(-torch.inf).amax(1)
+    return largest.masked_fill((largest == _ABSENT.get(name, -torch.inf)) | largest.isneginf(), torch.nan)
+
+
+def _samples(left: Trace, right: Trace) -> str | None:
+    """Say whether both runs saw the same samples."""
+    counts = [trace.arrays.get("num_samples") for trace in (left, right)]
+    if any(count is None or not bool((count > 0).all()) for count in counts):
+        return None
+    other = (left.arrays["samples"] != right.arrays["samples"]).nonzero().flatten().tolist()
+    steps = left.layout.steps
+    if not other:
+        return f"the same samples at each of {len(steps)} traced steps"
+    return f"other samples at {len(other)} of {len(steps)} traced steps, first at step {steps[other[0]]}"
+
+
+def _environment(left: Trace, right: Trace) -> dict[str, tuple[str, str]]:
+    ours, theirs = left.layout.environment, right.layout.environment
+    return {name: (ours.get(name, "-"), theirs.get(name, "-")) for name in dict.fromkeys([*ours, *theirs])}
+
+
+def _numbers(values: Tensor, digits: int = 3) -> Numbers:
+    """Round to so many significant digits; infinity is written as 1e300, what is not a number as null."""
+    return [None if value != value else float(f"{min(value, INFINITE):.{digits}g}") for value in values.tolist()]

@@ -1,0 +1,127 @@
+"""`reports/detail/<pair>.json`: two runs tensor by tensor and step by step, as fine as a page can show."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from trainparity.records.base import Record, replacing
+from trainparity.records.verdict import Worst
+
+Numbers = list[float | None]
+"""Null stands for a number that was not recorded or is not finite."""
+
+DETAILS = "detail"
+"""Folder of a pipeline's details, beside `parity.json`."""
+
+ROWS, COLUMNS = 64, 120
+"""What a strip on disk has at most: more rows and columns than these can't be told apart on a screen."""
+
+
+class Strip(Record):
+    """One kind of tensor: a row for each tensor or layer, a column for each step or few steps.
+
+    A cell that stands for several tensors or steps shows the one that is the most times its noise floor away, so that
+    nothing beyond the margin is hidden.
+    """
+
+    kind: Literal["activation", "gradient", "update", "weight", "buffer"]
+    """What is compared."""
+    judged: bool
+    """Whether the verdict is about it; activations only explain a difference."""
+    tensors: list[str]
+    """Names of the rows: `(all)` together first, then tensors, or layers where there are more than `ROWS`."""
+    steps: list[int]
+    """First optimizer step of each column."""
+    distance: list[Numbers]
+    """Relative L2 distance by row and column; infinity is written as 1e300."""
+    floor: list[Numbers]
+    """Noise floor by row and column."""
+
+    def condensed(self, rows: int, columns: int) -> "Strip":
+        """Return the strip with at most so many rows (2 or more) and columns (1 or more)."""
+        distance, floor = (np.array(values, dtype=np.float64) for values in (self.distance, self.floor))
+        layers = _layers(self.tensors, rows)
+        parts = [list(part) for part in np.array_split(range(len(self.steps)), min(columns, len(self.steps)))]
+        if len(layers) == len(self.tensors) and len(parts) == len(self.steps):
+            return self
+        chosen = [[_worst(distance, floor, members, part) for part in parts] for members in layers.values()]
+        return self.model_copy(
+            update={
+                "tensors": list(layers),
+                "steps": [self.steps[part[0]] for part in parts],
+                "distance": [[_number(distance[place]) for place in row] for row in chosen],
+                "floor": [[_number(floor[place]) for place in row] for row in chosen],
+            }
+        )
+
+
+class Fact(Record):
+    """A number that both runs recorded at each step."""
+
+    name: str
+    """`loss`, `learning rate`, `gradient norm`, `clipping limit` or `loss scale`."""
+    left: Numbers
+    """By step, of the run that the other is compared with."""
+    right: Numbers
+    """By step, of the other."""
+    difference: Numbers
+    """Right - left, of the unrounded numbers."""
+    band: Numbers
+    """Largest difference between left and its twins; empty without twins."""
+
+
+class Detail(Record):
+    """What a page shows of one comparison beside its verdict."""
+
+    left: str
+    """SHA-256 of the trace of the run that the other is compared with."""
+    right: str
+    """SHA-256 of the other's trace."""
+    strips: list[Strip]
+    """By kind of tensor, in the order in which a step makes them."""
+    worst: list[Worst]
+    """The ten judged tensors that are the most times their floor away, each at its worst step."""
+    steps: list[int]
+    """Optimizer steps of `facts`."""
+    facts: list[Fact]
+    """What both runs recorded as a number."""
+    samples: str | None
+    """Whether both runs saw the same samples; null if they were not recorded."""
+    environment: dict[str, tuple[str, str]]
+    """What both runs computed with; `-` is what one of them did not record."""
+
+
+def write_details(folder: Path, details: Mapping[str, Detail]) -> None:
+    """Write the details of all pairs, by name, whole or not at all; those of an earlier call go."""
+    with replacing(folder) as unfinished:
+        unfinished.mkdir()
+        for name, detail in details.items():
+            detail.write(unfinished / f"{name}.json")
+
+
+def _layers(names: list[str], most: int) -> dict[str, list[int]]:
+    """Group rows by the path of their module, the longest that leaves at most `most` groups; `(all)` stays alone."""
+    paths = [name.split(".") for name in names]
+    for depth in range(max(map(len, paths)), 0, -1):
+        groups: dict[str, list[int]] = {}
+        for row, path in enumerate(paths):
+            groups.setdefault(".".join(path[:depth]), []).append(row)
+        if len(groups) <= most:
+            return groups
+    rest = [list(part) for part in np.array_split(range(1, len(names)), most - 1)]
+    return {names[0]: [0]} | {f"{names[part[0]]} to {names[part[-1]]}": part for part in rest}
+
+
+def _worst(distance: np.ndarray, floor: np.ndarray, rows: list[int], columns: list[int]) -> tuple[int, int]:
+    """Return the place of the largest distance / floor; one that is not known is larger than any."""
+    area = np.ix_(rows, columns)
+    apart = distance[area]
+    ratio = np.divide(apart, floor[area], out=np.where(apart == 0, 0.0, np.inf), where=floor[area] > 0)
+    row, column = divmod(int(np.argmax(np.where(np.isnan(apart), np.inf, ratio))), len(columns))
+    return rows[row], columns[column]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""What others wrote and the package brings along, each with its licence."""
