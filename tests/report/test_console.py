@@ -22,10 +22,10 @@ def test_every_run_is_one_unwrapped_row(built: Summary, width: int) -> None:
     assert max(len(line) for line in lines) <= width
     for words in (
         ["reference-fp32", "cpu", "reference", "–", "40.3", "1,587", "1×", "612", "–"],
-        ["cpu", "cpu", "bitwise", "0", "40.5", "1,579", "1.00×", "(0.95–1.04)", "612", "–"],
+        ["cpu", "cpu", "bitwise", "0", "40.5", "1,579", "0.99×", "(0.95–1.03)", "612", "–"],
         ["mps", "cpu", "skipped", "–", "–", "–", "–", "–", "–"],
         ["dp", "cpu", "equivalent", "0.900", "70.6", "907", "emulated", "612", "–"],
-        ["compiled", "cpu", "equivalent", "0.900", "25.2", "2,539", "1.60×", "(1.53–1.67)", "612", "21.4"],
+        ["compiled", "cpu", "equivalent", "0.900", "25.2", "2,539", "1.59×", "(1.53–1.65)", "612", "21.4"],
         ["lr-doubled", "cpu", "different", "200,000", "12.6", "5,078", "withheld", "612", "–"],
         ["broken", "cpu", "failed", "–", "–", "–", "–", "–", "–"],
     ):

@@ -1,9 +1,9 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.report_tree import (
-    environment,
     known_answer,
     pair,
     pairs,
@@ -17,7 +17,7 @@ from trainparity.records import layout
 from trainparity.records.base import RecordError
 from trainparity.records.claims import ClaimReport
 from trainparity.records.curves import CurveReport, CurveResult
-from trainparity.records.timing import Memory
+from trainparity.records.timing import MachineLoad, Memory
 from trainparity.records.verdict import Verdict
 from trainparity.report import artifacts, summary
 from trainparity.report.schema import RunSummary, Summary
@@ -41,7 +41,7 @@ def test_the_same_training_gets_a_speedup_with_an_interval(built: Summary) -> No
     run = built.configurations["ddp"]
     assert run.speedup is not None
     assert run.speedup_withheld is None
-    assert run.speedup.ratio == pytest.approx(40 / 31)
+    assert run.speedup.ratio == pytest.approx(40 / 31, rel=0.02)
     assert run.speedup.low < run.speedup.ratio < run.speedup.high
     assert run.reference == "reference-fp32"
     assert run.reference_device == "cpu"
@@ -92,27 +92,42 @@ def test_the_verdict_comes_from_the_pair_with_the_own_reference(root: Path) -> N
     assert verdict and verdict.verdict == "equivalent"
 
 
-def test_times_of_two_environments_are_not_compared(root: Path) -> None:
-    elsewhere = environment(cores=64).fingerprint
-    write_run(root, status("ddp", strategy="ddp", world_size=2), timing("ddp", 5.0, fingerprint=elsewhere))
-    built = build(root)
-    assert elsewhere in withheld(built.configurations["ddp"])
-    timed = built.configurations["ddp"].timing
-    assert timed and timed.fingerprint == elsewhere != built.fingerprint
-
-
-@pytest.mark.parametrize("changes", [{"status": "failed", "reason": "killed"}, {"emulated": "half of it"}])
-def test_a_reference_that_gave_no_time_gives_no_speedup(root: Path, changes: dict[str, str]) -> None:
-    measured = None if "status" in changes else timing("reference-fp32", 40.0)
-    write_run(root, status("reference-fp32", **changes), measured)
+def test_a_reference_that_is_emulated_gives_no_speedup(root: Path) -> None:
+    write_run(root, status("reference-fp32", emulated="half of it"), timing("reference-fp32", 40.0))
     assert "reference-fp32" in withheld(build(root).configurations["ddp"])
 
 
-@pytest.mark.parametrize(("name", "stage"), [("ddp", "train@ddp"), ("reference-fp32", "reference")])
-def test_steps_that_shared_the_machine_give_no_speedup(root: Path, name: str, stage: str) -> None:
-    kinds = {"strategy": "ddp", "world_size": 2} if name == "ddp" else {}
-    write_run(root, status(name, **kinds), timing(name, 1.0, step_ms=[10.0, 11.0, 12.0, 90.0, 95.0, 99.0]))
-    assert f"dvc repro -s -f {stage}" in withheld(build(root).configurations["ddp"])
+def test_steps_that_shared_the_machine_give_no_speedup(root: Path) -> None:
+    shared = MachineLoad(others=0.45, stolen=0.2, slowest_mhz=1900.0, fastest_mhz=2500.0, throttled=3)
+    steps = [10.0, 11.0, 12.0, 90.0, 95.0, 99.0]
+    time_ddp(root, step_ms=steps, reference_ms=steps, machine=shared)
+    sentence = withheld(build(root).configurations["ddp"])
+    assert "dvc repro -s -f train@ddp" in sentence
+    assert "45 % of the processors, 20 % went to other virtual machines" in sentence
+    assert "clock went from 2,500 to 1,900 MHz and cores were slowed down for their heat 3 times" in sentence
+
+
+def test_a_run_that_took_no_turns_with_its_reference_has_no_speedup(root: Path) -> None:
+    time_ddp(root, reference_ms=[], unpaired="the reference does not fit on cuda beside it")
+    assert "does not fit on cuda beside it" in withheld(build(root).configurations["ddp"])
+
+
+def test_too_few_pairs_give_no_interval_and_no_speedup(root: Path) -> None:
+    time_ddp(root, step_ms=[5.0] * 5, reference_ms=[10.0] * 5)
+    assert "6 at least (timing.steps)" in withheld(build(root).configurations["ddp"])
+    time_ddp(root, step_ms=[5.0] * 6, reference_ms=[10.0] * 6)
+    built = build(root).configurations["ddp"]
+    assert built.speedup and built.speedup.ratio == 2
+
+
+def test_the_speedup_is_that_of_the_turns_whatever_the_reference_took_alone(root: Path) -> None:
+    before = build(root).configurations["ddp"].speedup
+    write_run(root, status("reference-fp32"), timing("reference-fp32", 400.0))
+    assert build(root).configurations["ddp"].speedup == before
+
+
+def time_ddp(root: Path, **changes: Any) -> None:
+    write_run(root, status("ddp", strategy="ddp", world_size=2), timing("ddp", 1.0, **changes))
 
 
 def test_a_speedup_between_devices_says_so(root: Path) -> None:

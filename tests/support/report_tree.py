@@ -11,7 +11,7 @@ from trainparity.records import layout
 from trainparity.records.detail import DETAILS, Detail, Fact, Strip, write_details
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
-from trainparity.records.timing import Memory, Timing
+from trainparity.records.timing import MachineLoad, Memory, Timing
 from trainparity.records.verdict import ParityReport, Verdict, Worst
 
 PARAMS = """\
@@ -98,6 +98,7 @@ def timing(run: str, median: float, **changes: Any) -> Timing:
         "num_threads": 2,
         "global_batch_size": 64,
         "step_ms": [median * (1 + 0.06 * math.sin(7 * step)) for step in range(20)],
+        "machine": MachineLoad(others=0.02, stolen=0.0, slowest_mhz=2500.0, fastest_mhz=2500.0, throttled=0),
         "wait_ms": [0.2] * 20,
         "warmup_s": 0.4,
         "memory": Memory(host_mib=612.5),
@@ -131,7 +132,7 @@ def runs() -> list[tuple[Status, Timing | None]]:
     """Return the runs of PARAMS: every kind of status once."""
     return [
         (status("reference-fp32"), timing("reference-fp32", 40.0)),
-        (status("cpu"), timing("cpu", 40.2)),
+        (status("cpu"), timing("cpu", 40.2, reference_ms=[40.0] * 20)),
         (
             status(
                 "mps",
@@ -149,14 +150,25 @@ def runs() -> list[tuple[Status, Timing | None]]:
         ),
         (
             status("ddp", strategy="ddp", world_size=2),
-            timing("ddp", 31.0, world_size=2, num_threads=1, date="2026-03-02T08:00:00Z"),
+            timing("ddp", 31.0, reference_ms=[40.0] * 20, world_size=2, num_threads=1, date="2026-03-02T08:00:00Z"),
         ),
-        (status("gradaccum", accumulation_steps=2), timing("gradaccum", 46.0, loader_failures=1)),
+        (
+            status("gradaccum", accumulation_steps=2),
+            timing("gradaccum", 46.0, reference_ms=[40.0] * 20, loader_failures=1),
+        ),
         (
             status("compiled", compile="default"),
-            timing("compiled", 25.0, compile_s=21.4, graphs=3, graph_breaks=1, break_places=["print in model.py:12"]),
+            timing(
+                "compiled",
+                25.0,
+                reference_ms=[40.0] * 20,
+                compile_s=21.4,
+                graphs=3,
+                graph_breaks=1,
+                break_places=["print in model.py:12"],
+            ),
         ),
-        (status("lr-doubled", loss=0.8751), timing("lr-doubled", 12.5)),
+        (status("lr-doubled", loss=0.8751), timing("lr-doubled", 12.5, reference_ms=[40.0] * 20)),
         (
             status("broken", status="failed", reason="RuntimeError: out of memory [rank 0]", loss=None, steps=3),
             None,

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from trainparity.environment import Environment, Unavailable, place
+from trainparity.environment import Environment, Placement, Unavailable, place
 from trainparity.launch.code import code_of_run
 from trainparity.launch.execution import execute, made_before, publish, status_of
 from trainparity.ownership import owned
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
 from trainparity.records import layout
 from trainparity.records.run import Status
-from trainparity.training.spec import RunSpec
+from trainparity.training.spec import RunSpec, TimedBeside
 
 WORK = Path(".trainparity/work")
 """Checkpoints and unfinished outputs, one folder a run, named as its outputs are."""
@@ -127,6 +127,7 @@ def _specify(
         timing=params.timing if timed else None,
         configuration=configuration,
         placement=placement,
+        beside=_beside(params, environment, name, placement) if timed else None,
         fingerprint=environment.fingerprint,
         code=code_of_run(workload.name, configuration.strategy).digest,
         device_name=device_name(environment, placement.device),
@@ -136,6 +137,15 @@ def _specify(
         position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
         **how,
     )
+
+
+def _beside(params: Params, environment: Environment, name: str, placement: Placement) -> TimedBeside | None:
+    """Return the reference that a configuration takes turns with while it is timed; None if its time means nothing."""
+    if name not in params.configs or placement.emulated:
+        return None
+    reference = params.reference_configuration(params.reference_of(name))
+    where = place(reference, params.accelerator, environment)
+    return None if isinstance(where, Unavailable) else TimedBeside(configuration=reference, placement=where)
 
 
 def device_name(environment: Environment, device: str) -> str:

@@ -38,6 +38,21 @@ class Utilisation(Record):
     """Energy of the whole device; null where it does not count it."""
 
 
+class MachineLoad(Record):
+    """What else used the machine of rank 0 during the timed steps."""
+
+    others: float
+    """Share of all processor time that other processes used, from 0 to 1."""
+    stolen: float
+    """Share that the hypervisor gave to other virtual machines, from 0 to 1."""
+    slowest_mhz: float | None
+    """The lower of the processor's clock rates before and after; null where the system does not tell."""
+    fastest_mhz: float | None
+    """The higher one."""
+    throttled: int | None
+    """How often cores were slowed down for their heat; null where the kernel does not say."""
+
+
 class Timing(Record):
     """The timed phase of one run, apart from its parity phase."""
 
@@ -59,6 +74,12 @@ class Timing(Record):
     """Wall time of each timed optimizer step in ms, synchronised; the slowest rank's."""
     wait_ms: list[float]
     """The part of each step spent waiting for data, in ms."""
+    reference_ms: list[float] = Field(default_factory=list)
+    """Wall time of the reference's steps in ms: number i was made just before or after number i of `step_ms`."""
+    unpaired: str | None = None
+    """Why the reference was not timed in turns with this run; null where it was, and for a reference."""
+    machine: MachineLoad | None = None
+    """What else used the machine; null without psutil."""
     loader_failures: int = 0
     """Ranks whose loading in worker processes failed on the way; their later batches were sliced in memory."""
     warmup_s: float

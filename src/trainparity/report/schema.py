@@ -15,12 +15,12 @@ from trainparity.report.figures import Figures
 
 
 class Speedup(Record):
-    """Median step time of the reference / of the configuration; above 1 is faster."""
+    """Step time of the reference / of the configuration, timed in turns; above 1 is faster."""
 
     ratio: float
-    """The ratio of the medians."""
+    """The median over pairs of neighbouring steps."""
     low: float
-    """Lower bound of the 95 % bootstrap interval: noise within the two runs, no drift between them."""
+    """Lower bound of its 95 % interval, by the sign test: drift that lasts longer than a pair of steps cancels."""
     high: float
     """Upper bound of the same interval."""
 

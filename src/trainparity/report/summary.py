@@ -8,7 +8,7 @@ from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.figures import figures_of
 from trainparity.report.format import number
 from trainparity.report.schema import Chosen, RunSummary, Speedup, Summary
-from trainparity.report.speedup import speedup
+from trainparity.report.speedup import LEAST_PAIRS, speedup
 
 
 def build(artifacts: Artifacts) -> Summary:
@@ -40,8 +40,8 @@ def _run(run: Run, reference: Run, verdict: Verdict | None) -> RunSummary:
     """Summarise one run; a reference is its own reference."""
     withheld = _why_no_speedup(run, reference, verdict)
     ratio = None
-    if withheld is None and run.timing and reference.timing:
-        ratio = Speedup(**speedup(reference.timing.step_ms, run.timing.step_ms)._asdict())
+    if withheld is None and run.timing:
+        ratio = Speedup(**speedup(run.timing.reference_ms, run.timing.step_ms)._asdict())
     return RunSummary(
         status=run.status,
         timing=run.timing,
@@ -67,14 +67,14 @@ def _why_no_speedup(run: Run, reference: Run, pair: Verdict | None) -> str | Non
         return f"no pair compares it with {compared_with}"
     if pair.verdict not in SAME_TRAINING:
         return f"verdict {pair.verdict}: not shown to be the same training"
-    if reference.timing is None:
-        return f"there is no time to compare with: {reference.status.ending}"
     if reference.status.emulated:
         return f"{compared_with} is emulated on this machine ({reference.status.emulated})"
-    here, there = run.timing.fingerprint, reference.timing.fingerprint
-    if here != there:
-        return f"measured in environment {here}, but {compared_with} in {there}"
-    return _unsteady(run.timing) or _unsteady(reference.timing)
+    if run.timing.unpaired:
+        return f"not timed in turns with {compared_with}: {run.timing.unpaired}"
+    if len(run.timing.reference_ms) < LEAST_PAIRS:
+        pairs = f"{len(run.timing.reference_ms)} steps were timed in turns with {compared_with}"
+        return f"{pairs}; {LEAST_PAIRS} at least (timing.steps) give a 95 % interval"
+    return _unsteady(run.timing)
 
 
 def _unsteady(timing: Timing) -> str | None:
@@ -83,7 +83,8 @@ def _unsteady(timing: Timing) -> str | None:
         return None
     p10, _, p90 = timing.step_percentiles_ms
     return (
-        f"the steps of {timing.run} took {number(p10)} to {number(p90)} ms (p10-p90): something else used the machine; "
+        f"the steps of {timing.run} took {number(p10)} to {number(p90)} ms (p10-p90): "
+        f"{words.disturbance(timing.machine) or 'something else used the machine'}; "
         f"measure again with `{words.again(timing.run)}`"
     )
 

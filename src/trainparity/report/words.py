@@ -9,10 +9,14 @@ from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
+from trainparity.records.timing import MachineLoad
 from trainparity.records.verdict import SAME_TRAINING, Verdict
-from trainparity.report.format import joined, moment, number
+from trainparity.report.format import joined, moment, number, percent
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import RunSummary, Summary
+
+_WORTH_A_WORD = 0.1
+"""Share of the processors, or of their clock rate, from which on a disturbance is told."""
 
 
 class Note(NamedTuple):
@@ -37,6 +41,20 @@ def speedup_cell(run: RunSummary) -> str:
     if run.speedup is None and run.status.status == "trained":
         return "emulated" if run.status.emulated else "withheld"
     return speedup_text(run.speedup)
+
+
+def disturbance(machine: MachineLoad | None) -> str:
+    """Say what else used the machine while a run was timed; empty where nothing worth a word did."""
+    if machine is None:
+        return ""
+    low, high = machine.slowest_mhz or 0.0, machine.fastest_mhz or 0.0
+    parts = [
+        f"other processes used {percent(machine.others)} of the processors" if machine.others >= _WORTH_A_WORD else "",
+        f"{percent(machine.stolen)} went to other virtual machines" if machine.stolen >= _WORTH_A_WORD else "",
+        f"the clock went from {number(high)} to {number(low)} MHz" if low < (1 - _WORTH_A_WORD) * high else "",
+        f"cores were slowed down for their heat {machine.throttled} times" if machine.throttled else "",
+    ]
+    return joined([part for part in parts if part])
 
 
 def imitated(summary: Summary, pair: Verdict) -> bool:

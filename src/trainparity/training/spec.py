@@ -13,6 +13,13 @@ WORKER = "trainparity.training.worker"
 """The module that each rank executes."""
 
 
+class TimedBeside(Record):
+    """The reference that a run takes turns with while it is timed."""
+
+    configuration: Configuration
+    placement: Placement
+
+
 class RunSpec(Record):
     """Everything that a worker process needs to know; nothing about other configurations."""
 
@@ -28,6 +35,8 @@ class RunSpec(Record):
     """False: it is only trained, for its losses and weights; there is nothing to judge then."""
     timing: Timing | None
     """None: the run is not timed."""
+    beside: TimedBeside | None = None
+    """None: nothing is timed, or the run is a reference."""
     configuration: Configuration
     placement: Placement
     fingerprint: str
@@ -49,7 +58,7 @@ class RunSpec(Record):
     def identity(self) -> str:
         """Hash what the run's state depends on: a checkpoint of another identity is not resumed."""
         judging = {"margin", "twins"}  # of which `twins` beside it says what is trained
-        without: dict[str, Any] = dict.fromkeys(("position", "work", "timing", "step_deadline_s"), True)
+        without: dict[str, Any] = dict.fromkeys(("position", "work", "timing", "beside", "step_deadline_s"), True)
         without |= {"parity": judging}
         digest = hashlib.sha256(json.dumps(self.model_dump(mode="json", exclude=without), sort_keys=True).encode())
         inputs = [self.data / "manifest.json"]

@@ -83,7 +83,7 @@ class _Phases:
         self._main = execution.rank == 0
         self._stop = _StopRequest()
         self._first = self._trainer()
-        self._timed = spec.timing.warmup_steps + spec.timing.steps if spec.timing else 0
+        self._timed = timing_phase.num_steps(spec.timing, spec.placement.device) if spec.timing else 0
         self._total = self._first.num_steps * (1 + spec.twins) + self._timed
         self._progress = TrainingProgress(f"{spec.position} {spec.run}".lstrip(), self._total, main=self._main)
 

@@ -190,6 +190,16 @@ RUNS: tuple[Column[RunRow], ...] = (
         },
     ),
     Column(
+        heading="processors\nused by others",
+        places=("details",),
+        text=lambda row: percent(at("run.timing.machine.others")(row)),
+        note=lambda row: words.disturbance(row.run.timing.machine) if row.run.timing else "",
+        fields={
+            "others_share": at("run.timing.machine.others"),
+            "stolen_share": at("run.timing.machine.stolen"),
+        },
+    ),
+    Column(
         heading="measured on",
         places=("details",),
         text=_measured_on,
