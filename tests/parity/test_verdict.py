@@ -10,7 +10,8 @@ from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, tr
 from tests.support.synthetic import judge, scaled, trace
 from trainparity.params import Optimizer
 from trainparity.parity.distance import rounding
-from trainparity.training.loop import MicroBatch, Trainer
+from trainparity.training.loop import Trainer
+from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.sampler import Sampler
 
 SEEDS = range(4)  # `make controls` tries fifty

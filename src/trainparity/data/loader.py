@@ -1,12 +1,19 @@
 """Micro-batches in the order that the plan asks for, sliced in memory or loaded by worker processes."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 from trainparity.data.prepared import Batch, Prepared
 from trainparity.data.workers import WorkersFailed, load_in_workers, pins
 from trainparity.params import Loader
+
+_TOGETHER_BYTES = 1 << 20
+"""Small batches are gathered together up to so much: gathering has a fixed cost, which they share then."""
+_ALIGNMENT = 64
+"""Bytes: torch's allocator aligns to so many on the CPU, so a batch cut out of others lies as one of its own would."""
 
 
 def micro_batches(
@@ -25,6 +32,28 @@ def micro_batches(
                 yield batch
         except WorkersFailed as error:
             failed(error)
-    for samples in plan[done:]:
-        batch = dataset.batch(samples)
-        yield {name: tensor.pin_memory() for name, tensor in batch.items()} if pins(loader) else batch
+    while done < len(plan):
+        batches = _gathered(dataset, plan, done, pin=pins(loader))
+        done += len(batches)
+        yield from batches
+
+
+def _gathered(dataset: Prepared, plan: Sequence[Tensor], first: int, *, pin: bool) -> list[Batch]:
+    """Return the batch of entry `first` of the plan and, if they are small, of those that follow."""
+    row_bytes = [tensor[:1].nbytes for tensor in dataset.tensors.values()] + [plan[first].itemsize]
+    aligned_rows = max(_ALIGNMENT // math.gcd(_ALIGNMENT, size) for size in row_bytes if size)
+    pieces: list[Tensor] = []
+    bounds: list[tuple[int, int]] = []
+    rows = 0
+    for number in range(first, len(plan)):
+        samples = plan[number]
+        gap = -len(samples) % aligned_rows
+        if pieces and (rows + len(samples) + gap) * sum(row_bytes) > _TOGETHER_BYTES:
+            break
+        bounds.append((rows, rows + len(samples)))
+        pieces += [samples, samples[:1].expand(gap)]
+        rows += len(samples) + gap
+    together = dataset.batch(torch.cat(pieces) if len(bounds) > 1 else plan[first])
+    if pin:
+        together = {name: tensor.pin_memory() for name, tensor in together.items()}
+    return [{name: tensor[start:stop] for name, tensor in together.items()} for start, stop in bounds]

@@ -20,7 +20,8 @@ from trainparity.ownership import end_with_owner
 from trainparity.params import Loader
 from trainparity.records.loading import LoaderFigures, LoaderMemory
 from trainparity.strategies import Execution
-from trainparity.training.loop import MicroBatch, Trainer
+from trainparity.training.loop import Trainer
+from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.precision import tensor_cores
 from trainparity.workloads import Batch
 

@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +15,10 @@ from trainparity.params import Configuration, Loader, Optimizer, Precision, Trai
 from trainparity.strategies import Execution, Strategy
 from trainparity.training.activation_checkpointing import recompute_in_backward
 from trainparity.training.clipping import clip_gradients
+from trainparity.training.micro_batches import MicroBatch, MicroBatchPlan
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.randomness import seed_step
-from trainparity.training.sampler import Sampler, strided
+from trainparity.training.sampler import Sampler
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness, Workload
 
@@ -29,15 +28,6 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """What one forward and backward pass sees."""
-
-    batch: Batch
-    counted: bool
-    """False: a stand-in on a rank that has no sample in an uneven last batch; its loss is multiplied by zero."""
 
 
 class Trainer:
@@ -81,6 +71,8 @@ class Trainer:
             to_float64(self.plain)
         self.wrap()
         self.scaler = grad_scaler(self.precision, execution.device)
+        self._counts_samples = type(workload).count is Workload.count
+        self._draws = type(workload).draw is not Workload.draw
 
     def wrap(self) -> None:
         """Set up recomputation, compilation, distribution, optimizer: in this order, as each changes the next."""
@@ -99,18 +91,10 @@ class Trainer:
 
     def batches(self, start: int, stop: int, loader: Loader) -> Iterator[list[MicroBatch]]:
         """Yield the micro-batches of each step, on the CPU, with their randomness drawn."""
-        plan, steps = [], []
+        plan = MicroBatchPlan(self.sampler, self.strategy, self.configuration.accumulation_steps, start, stop)
+        loaded = micro_batches(self.dataset, plan, loader, self.workers_failed)
         for step in range(start, stop):
-            whole = self.sampler.global_batch(step)
-            for part in self.micro_batches(self.strategy.shard(whole)):
-                plan.append(part if len(part) else whole[:1])
-                steps.append((step, len(part) > 0))
-        loaded = zip(micro_batches(self.dataset, plan, loader, self.workers_failed), steps, strict=True)
-        for _ in range(start, stop):
-            yield [
-                MicroBatch(self.with_randomness(batch, step), counted)
-                for batch, (step, counted) in islice(loaded, self.configuration.accumulation_steps)
-            ]
+            yield [MicroBatch(self.with_randomness(next(loaded), step), counted) for counted in plan.counted(step)]
 
     def workers_failed(self, error: WorkersFailed) -> None:
         """Continue without worker processes: the batches are the same, and so is the training."""
@@ -120,13 +104,10 @@ class Trainer:
             file=sys.stderr,
         )
 
-    def micro_batches(self, shard: Tensor) -> list[Tensor]:
-        """Cut a rank's samples into micro-batches: strided, as ranks cut the global batch (article B)."""
-        parts = self.configuration.accumulation_steps
-        return [strided(shard, part, parts) for part in range(parts)]
-
     def with_randomness(self, batch: Batch, step: int) -> Batch:
         """Add the randomness of a step's samples to a batch."""
+        if not self._draws:
+            return batch
         randomness = SampleRandomness(self.train.seed, self.sampler.epoch(step), batch["samples"])
         return batch | self.workload.draw(batch, randomness)
 
@@ -139,33 +120,38 @@ class Trainer:
         seed_step(self.train.seed, step, self.execution)
         count = self._global_count(step, micro_batches)
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self.execution.device)
-        for number, micro_batch in enumerate(micro_batches):
-            last = number == len(micro_batches) - 1
-            # Gradients are reduced once a step, in the last backward.
-            with nullcontext() if last else self.strategy.accumulating(self.model):
-                total += self._backward(micro_batch, count)
+        *others, last = micro_batches
+        parts = []
+        for micro_batch in others:
+            with self.strategy.accumulating(self.model):  # gradients are reduced once a step, in the last backward
+                parts.append(self._backward(micro_batch, count))
+        parts.append(self._backward(last, count))
         self.scaler.unscale_(self.optimizer)
         if self.train.clip_norm is not None:
             clip_gradients(list(self.plain.parameters()), self.train.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return total
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
 
     def _backward(self, micro_batch: MicroBatch, count: int) -> Tensor:
         """Add a micro-batch's gradient; return its part of the mean loss over the global batch: a scalar."""
-        device = self.execution.device
-        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in micro_batch.batch.items()}
+        device, batch = self.execution.device, micro_batch.batch
+        if device.type != "cpu":
+            batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(self.precision, device), self._offloaded_activations():
-            loss = self.workload.loss(self.model, batch) * float(micro_batch.counted)
+            loss = self.workload.loss(self.model, batch)
+        if not micro_batch.counted:
+            loss = loss * 0.0
+        part = loss / count
         # Gradients are averaged over the groups of ranks: times the number of groups this is their sum.
-        self.scaler.scale(loss * (self.execution.num_groups / count)).backward()  # type: ignore[no-untyped-call]
-        return loss.detach() / count
+        groups = self.execution.num_groups
+        self.scaler.scale(part * groups if groups > 1 else part).backward()  # type: ignore[no-untyped-call]
+        return part.detach()
 
     def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:
         """Return what the summed loss of the whole global batch is divided by."""
-        if type(self.workload).count is Workload.count:  # it counts samples, and the sampler knows their number
-            return len(self.sampler.global_batch(step))
+        if self._counts_samples:  # the sampler knows their number
+            return self.sampler.batch_size(step)
         local = sum(self.workload.count(m.batch) for m in micro_batches if m.counted)
         return int(self.strategy.sum(torch.tensor(local)))
 

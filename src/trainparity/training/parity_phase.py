@@ -13,7 +13,8 @@ from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import write_csv
-from trainparity.training.loop import MicroBatch, Trainer
+from trainparity.training.loop import Trainer
+from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.precision import deterministic
 from trainparity.training.resuming import Resuming
 from trainparity.training.spec import RunSpec

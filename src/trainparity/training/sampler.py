@@ -35,6 +35,10 @@ class Sampler:
         """Return the epoch that a step belongs to."""
         return step // self.steps_per_epoch
 
+    def batch_size(self, step: int) -> int:
+        """Return how many samples the global batch of a step has."""
+        return min(self.global_batch_size, self.num_samples - step % self.steps_per_epoch * self.global_batch_size)
+
     def global_batch(self, step: int) -> Tensor:
         """Return the samples of one optimizer step: int64 [B], B at most `global_batch_size`."""
         order = _order(self.num_samples, self.seed, self.epoch(step), self.shuffle)

@@ -1,0 +1,165 @@
+"""What a training loop adds to a step: ours, Lightning Fabric's and Accelerate's beside a bare one on the same batches.
+
+A loop and a bare one take turns, step by step, so that drift of the machine falls on both, and who is first changes,
+so that none finds more in the caches. A ratio is one of neighbouring steps: their median, with the sign test's 95 %
+interval. The bare loop beside a second bare one says what such a measurement can tell apart.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Annotated
+
+import torch
+import typer
+from results_file import save
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from trainparity.data.prepared import Manifest, Prepared
+from trainparity.params import Configuration, Optimizer, Train
+from trainparity.report.speedup import speedup
+from trainparity.strategies import Execution
+from trainparity.training.loop import Trainer
+from trainparity.workloads import Batch, Section, Workload
+
+SAMPLES, FEATURES, CLASSES = 4096, 64, 10
+SIZES = {"tiny": (32, 1, 32), "small": (256, 2, 64), "medium": (512, 3, 128), "large": (768, 4, 192)}
+"""Width, hidden layers and global batch of each model: steps of about 0.2, 1, 6 and 26 ms on one thread."""
+
+WARM_UP = 10
+
+Step = Callable[[], object]
+
+
+class Mlp(Workload):
+    """A perceptron; what it computes is in every loop the same."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__(Section())
+        self.width, self.layers = width, layers
+
+    def build_model(self, sample: Batch) -> nn.Module:
+        """Build it on the CPU."""
+        hidden = [m for _ in range(self.layers) for m in (nn.Linear(self.width, self.width), nn.ReLU())]
+        return nn.Sequential(nn.Linear(FEATURES, self.width), nn.ReLU(), *hidden, nn.Linear(self.width, CLASSES))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the summed cross-entropy."""
+        return nn.functional.cross_entropy(model(batch["inputs"]), batch["labels"], reduction="sum")
+
+
+class Task:
+    """What all loops do: a model, its data, and the order of the samples."""
+
+    def __init__(self, size: tuple[int, int, int], steps: int) -> None:
+        width, layers, self.batch_size = size
+        self.workload = Mlp(width, layers)
+        generator = torch.Generator().manual_seed(0)
+        self.tensors = {
+            "inputs": torch.randn(SAMPLES, FEATURES, generator=generator),
+            "labels": torch.randint(CLASSES, (SAMPLES,), generator=generator),
+        }
+        sampler = self.trainer().sampler
+        self.order = [sampler.global_batch(step) for step in range(WARM_UP + steps)]
+
+    def model(self) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Return the model and its optimizer as a loop of one's own would make them."""
+        torch.manual_seed(0)
+        model = self.workload.build_model({})
+        return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def trainer(self) -> Trainer:
+        """Return our loop over the same."""
+        manifest = Manifest(dataset="random", samples=SAMPLES, tensors={}, files={}, source="random", real=False)
+        optimizer = Optimizer(name="sgd", lr=0.01, momentum=0.9)
+        train = Train(seed=0, epochs=1000, max_steps=None, global_batch_size=self.batch_size, optimizer=optimizer)
+        data = Prepared(manifest, self.tensors)
+        return Trainer(self.workload, data, train, Configuration(), Execution(device=torch.device("cpu")))
+
+
+def main(
+    steps: Annotated[int, typer.Option(min=20, help="Steps of each loop that are timed.")] = 300,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+) -> None:
+    """Measure, print and write benchmarks/results/loop-overhead-<device>.json."""
+    torch.set_num_threads(threads)
+    table = Table("model", "loop", "step ms", "ratio to the bare loop", "added us", box=None)
+    figures = {}
+    for name, size in SIZES.items():
+        figures[name] = {loop: _figures(*_measure(loop, Task(size, steps))) for loop in LOOPS}
+        for loop, found in figures[name].items():
+            ratio = f"{found['ratio']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
+            table.add_row(name, loop, f"{found['step_ms']:.3f}", ratio, f"{found['added_us']:.0f}")
+    Console().print(table)
+    print(save("loop-overhead", {"steps": steps, "sizes": SIZES, "figures": figures}))
+
+
+def _figures(bare: list[float], loop: list[float]) -> dict[str, float]:
+    ratio, low, high = speedup(loop, bare)
+    added = statistics.median(ours - theirs for ours, theirs in zip(loop, bare, strict=True))
+    figures = {"step_ms": 1e3 * statistics.median(loop), "ratio": ratio, "low": low, "high": high}
+    return {key: round(value, 4) for key, value in (figures | {"added_us": 1e6 * added}).items()}
+
+
+def _measure(loop: str, task: Task) -> tuple[list[float], list[float]]:
+    """Return the seconds of each step of the bare loop and of the other."""
+    lanes, times = (_bare(task), LOOPS[loop](task)), ([], [])
+    for number in range(len(task.order)):
+        for lane in (0, 1)[:: 1 if number % 2 else -1]:
+            started = time.perf_counter()
+            lanes[lane]()
+            times[lane].append(time.perf_counter() - started)
+    return times[0][WARM_UP:], times[1][WARM_UP:]
+
+
+def _ours(task: Task) -> Step:
+    trainer, numbers = task.trainer(), count()
+    batches = trainer.batches(0, len(task.order), trainer.configuration.loader)
+    return lambda: trainer.step(next(numbers), next(batches))
+
+
+def _bare(task: Task) -> Step:
+    return _stepping(task, *task.model(), Tensor.backward)
+
+
+def _fabric(task: Task) -> Step:
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=1)
+    return _stepping(task, *fabric.setup(*task.model()), fabric.backward)
+
+
+def _accelerate(task: Task) -> Step:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    return _stepping(task, *accelerator.prepare(*task.model()), accelerator.backward)
+
+
+def _stepping(
+    task: Task, model: nn.Module, optimizer: torch.optim.Optimizer, backward: Callable[[Tensor], object]
+) -> Step:
+    batches = iter([{name: tensor[samples] for name, tensor in task.tensors.items()} for samples in task.order])
+
+    def step() -> None:
+        batch = next(batches)
+        optimizer.zero_grad()
+        backward(task.workload.loss(model, batch) / len(batch["labels"]))
+        optimizer.step()
+
+    return step
+
+
+LOOPS: dict[str, Callable[[Task], Step]] = {
+    "bare": _bare,
+    "ours": _ours,
+    "fabric": _fabric,
+    "accelerate": _accelerate,
+}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,32 @@
+"""Where benchmarks write, and what stands above their figures: machine, versions, date."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainparity.environment import detect
+from trainparity.records.base import write_text
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def save(benchmark: str, figures: dict[str, Any]) -> Path:
+    """Write figures as `results/<benchmark>-<device>.json`, under the facts that they hold for; return the path."""
+    environment = detect()
+    device = next((a.name for a in environment.accelerators), environment.processor)
+    facts = {
+        "benchmark": benchmark,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": device,
+        "cores": environment.cores,
+        "threads": torch.get_num_threads(),
+        "python": environment.python,
+        "torch": environment.torch,
+        "fingerprint": environment.fingerprint,
+    }
+    path = RESULTS / f"{benchmark}-{'-'.join(device.lower().replace('(r)', '').split())}.json"
+    write_text(path, json.dumps(facts | figures, indent=1) + "\n")
+    return path
