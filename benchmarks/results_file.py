@@ -10,7 +10,7 @@ import torch
 from trainparity.environment import detect
 from trainparity.records.base import write_text
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def save(benchmark: str, figures: dict[str, Any]) -> Path:

@@ -1,18 +1,17 @@
-"""Time every configuration of params.yaml in rounds, each beside the reference: `make bench`.
+"""Time every configuration of params.yaml in turns with its reference, in several rounds.
 
-The pipeline times a configuration once; between two such times the machine may have slowed down. Here every round
-runs the reference and then each configuration, and the speed-up is taken within a round, so that slow drift cancels.
+Within a round the pipeline's own timed phase alternates the two step by step. Rounds show what differs from one start
+of the processes to the next: where the allocator put the tensors, what the compiler chose.
 """
 
-import json
 import os
 import statistics
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from results_file import save
 from rich.console import Console
 from rich.table import Table
 
@@ -20,12 +19,10 @@ from trainparity import params
 from trainparity.data import datasets
 from trainparity.environment import Placement, detect, place
 from trainparity.launch.runs import run_configuration, run_reference
-from trainparity.params import Params, reference_name
+from trainparity.params import Params
 from trainparity.records import layout
-from trainparity.records.base import write_text
 from trainparity.records.timing import Timing
-
-RESULTS = Path(__file__).parent / "results"
+from trainparity.report.speedup import speedup
 
 
 def main(
@@ -43,20 +40,10 @@ def main(
         os.chdir(folder)
         datasets.prepare(settings.dataset, Path("data"), Path("downloads"))
         timings = [_round(settings, real) for _ in range(rounds)]
-    result = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "rounds": rounds,
-        "environment": environment.model_dump(mode="json") | {"fingerprint": environment.fingerprint},
-        "workload": settings.workload.model_dump(mode="json"),
-        "dataset": settings.dataset.model_dump(mode="json"),
-        "global_batch_size": settings.train.global_batch_size,
-        "timed_steps": settings.timing.steps,
-        "configurations": {name: _figures(timings, name, settings) for name in [reference_name("fp32"), *real]},
-    }
-    device = next((a.name for a in environment.accelerators), environment.processor)
-    name = "-".join(device.lower().replace("(r)", "").split())
-    write_text(RESULTS / f"step-time-{name}.json", json.dumps(result, indent=1) + "\n")
-    _print(result["configurations"])
+    figures = {name: _figures([each[name] for each in timings if name in each]) for name in real}
+    settings_of = {"workload": settings.workload.model_dump(mode="json"), "steps": settings.timing.steps}
+    _print(figures)
+    print(save("step-time", {"rounds": rounds, **settings_of, "figures": figures}))
 
 
 def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
@@ -66,37 +53,33 @@ def _round(settings: Params, names: list[str]) -> dict[str, Timing]:
         run_reference(settings, environment, name, runs=runs, data=prepared)
     for name in names:
         run_configuration(settings, environment, name, runs=runs, data=prepared)
-    found = (layout.timing(runs, name) for name in [*_references(settings), *names])
-    return {path.parents[1].name: Timing.read(path) for path in found if path.exists()}
+    found = {name: layout.timing(runs, name) for name in names}
+    return {name: Timing.read(path) for name, path in found.items() if path.exists()}
 
 
-def _references(settings: Params) -> list[str]:
-    return [reference_name(name) for name in settings.references]
-
-
-def _figures(timings: list[dict[str, Timing]], name: str, settings: Params) -> dict[str, object]:
-    """Return the median step of each round, and the speed-up over the reference of the same round."""
-    rounds = [each for each in timings if name in each]
-    reference = reference_name(settings.reference_of(name)) if name in settings.configs else name
-    medians = [statistics.median(each[name].step_ms) for each in rounds]
-    ratios = [statistics.median(e[reference].step_ms) / m for e, m in zip(rounds, medians, strict=True)]
+def _figures(rounds: list[Timing]) -> dict[str, object]:
+    """Return the median step of each round, and the speed-up over all pairs of steps."""
+    reference = [value for each in rounds for value in each.reference_ms]
+    own = [value for each in rounds for value in each.step_ms]
+    ratio = speedup(reference, own)
     return {
-        "step_ms_by_round": [round(value, 3) for value in medians],
-        "speedup": {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)},
-        "compile_s_by_round": [each[name].compile_s for each in rounds],
-        "peak_host_mib": max(each[name].memory.host_mib for each in rounds),
-        "peak_device_mib": max((each[name].memory.device_allocated_mib or 0 for each in rounds), default=0),
-        "device": rounds[0][name].device_name,
+        "step_ms_by_round": [round(statistics.median(each.step_ms), 3) for each in rounds],
+        "reference_ms_by_round": [round(statistics.median(each.reference_ms), 3) for each in rounds],
+        "speedup": {name: round(value, 4) for name, value in ratio._asdict().items()},
+        "compile_s_by_round": [each.compile_s for each in rounds],
+        "peak_host_mib": max(each.memory.host_mib for each in rounds),
+        "peak_device_mib": max(each.memory.device_allocated_mib or 0 for each in rounds),
+        "others": [round(each.machine.others, 3) for each in rounds if each.machine],
     }
 
 
-def _print(configurations: dict[str, dict[str, object]]) -> None:
-    table = Table("configuration", "step ms, by round", "speed-up: median", "lowest", "highest", box=None)
-    for name, figures in configurations.items():
-        speedup = figures["speedup"]
-        assert isinstance(speedup, dict)
-        cells = [f"{speedup[key]:.2f}x" for key in ("median", "low", "high")]
-        table.add_row(name, str(figures["step_ms_by_round"]), *cells)
+def _print(figures: dict[str, dict[str, Any]]) -> None:
+    table = Table("configuration", "step ms, by round", "speed-up", "95 % interval", box=None)
+    for name, found in figures.items():
+        gain = found["speedup"]
+        table.add_row(
+            name, str(found["step_ms_by_round"]), f"{gain['ratio']:.3f}x", f"{gain['low']:.3f} to {gain['high']:.3f}"
+        )
     Console().print(table)
 
 
