@@ -156,7 +156,7 @@ def test_the_page_says_why_and_what_to_do(parsed: Page) -> None:
         "dvc repro -s -f train@broken",
         "Speed-up judged of 4 of 6 trained configurations: the largest gain is compiled's: 1.59×",
         "1 withheld as not shown to be the same training",
-        "compiled: compilation took 21.4 s, which 15.1 ms saved at each step pay back after 1,416 steps.",
+        "compiled: compilation took 21.4 s, which 14.8 ms saved at each step pay back after 1,447 steps.",
         "article B's published weights (B1): reproduced by ddp and gradaccum to 4 digits",
         "measured 2026-03-01 12:30 to 2026-03-02 08:00 UTC",
     ):
