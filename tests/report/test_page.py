@@ -129,8 +129,8 @@ def test_what_differs_comes_first(parsed: Page) -> None:
     assert "1 of 9 comparisons shows a different training." in words
     assert "Contents" not in words and " 1 different 1 failed 6 same (1 emulated) 1 skipped " in words
     assert "1 different, 1 failed and 1 skipped; 5 of 6 trained configurations" in words
-    headings = re.findall(r"What differs|Not judged|The same training", words)
-    assert headings[:3] == ["What differs", "Not judged", "The same training"]
+    headings = re.findall(r"What differs|Not judged|The same training|Skipped", words)
+    assert headings[:4] == ["What differs", "Not judged", "The same training", "Skipped"]
 
 
 def test_only_what_was_run_and_proved_is_green(html: str) -> None:

@@ -13,7 +13,7 @@ from trainparity.report.trend import worst_by_column
 LINKS: tuple[str, ...] = get_args(Link)
 
 _SAME = "same"
-_ORDER = ("different", "drifted", "failed", "cannot judge", "not compared", _SAME, "skipped")
+_ORDER = ("different", "drifted", "failed", "cannot judge", _SAME, "skipped")
 """Outcomes in the order in which they are told: what needs somebody comes first."""
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from trainparity.records.detail import Detail
@@ -24,7 +25,7 @@ class Curves(NamedTuple):
     differences: dict[str, Numbers]
     """Loss - its reference's, by configuration."""
     band: Numbers
-    """Largest difference between a reference and its twins; empty if no twin's loss was recorded."""
+    """Largest difference between a reference and its twins up to the step; empty if no twin's loss was recorded."""
 
 
 def of(artifacts: Artifacts) -> Curves | None:
@@ -59,13 +60,14 @@ def _difference(losses: Mapping[int, float], reference: Mapping[int, float], ste
 
 
 def _band(details: Mapping[str, Detail]) -> dict[int, float]:
-    """Return the largest difference between a reference and its twins by step, over all references."""
+    """Return the largest difference between a reference and its twins up to each step, over all references."""
     widest: dict[int, float] = {}
     for detail in details.values():
         for fact in detail.facts:
             for step, value in zip(detail.steps, fact.band, strict=False) if fact.name == "loss" else ():
                 widest[step] = max(widest.get(step, 0.0), value or 0.0)
-    return widest
+    steps = sorted(widest)
+    return dict(zip(steps, accumulate((widest[step] for step in steps), max), strict=True))
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

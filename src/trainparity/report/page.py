@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainparity.records.detail import Detail
-from trainparity.records.verdict import Resolution, Verdict, Worst
+from trainparity.records.verdict import SAME_TRAINING, Resolution, Verdict, Worst
 from trainparity.report import curves, data, format, styles, templates, trend
 from trainparity.report.comparison import Comparison, chips, headline, title
 from trainparity.report.origin import Origin
@@ -22,6 +22,15 @@ class Section(NamedTuple):
 
     id: str
     title: str
+
+
+_GROUPS = {
+    Section("differences", "What differs"): ("different", "drifted"),
+    Section("unjudged", "Not judged"): ("failed", "cannot judge"),
+    Section("same", "The same training"): SAME_TRAINING,
+    Section("skipped", "Skipped"): ("skipped",),
+}
+"""Sections of comparisons by their outcomes, in the order in which they are told."""
 
 
 def compared(
@@ -70,11 +79,7 @@ def render(
         links: Files beside the page.
         more: What the sections' templates need besides.
     """
-    groups = {
-        Section("differences", "What differs"): [one for one in comparisons if one.outcome in ("different", "drifted")],
-        Section("unjudged", "Not judged"): [one for one in comparisons if not one.same and one.outcome != "different"],
-        Section("same", "The same training"): [one for one in comparisons if one.same and one.outcome != "drifted"],
-    }
+    groups = {section: [one for one in comparisons if one.outcome in outcomes] for section, outcomes in _GROUPS.items()}
     shown = [section for section, members in groups.items() if members]
     scripts = [path.read_text(encoding="utf-8") for path in (uplot.SCRIPT, templates.FOLDER / "page.js")]
     return (

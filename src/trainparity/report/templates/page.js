@@ -23,11 +23,15 @@ async function unpack(text) {
   return new Response(stream).json();
 }
 
-// A line chart over steps. `series`: {label, values, stroke, width, dash, fill}; `band`: [upper, lower] by number.
-function chart(place, {label, unit, steps, series, log = false, height = 190, band = null}) {
-  const title = make("p", {class: "plot-title"}, label);
+// What uPlot draws of a value: a line goes on over what is undefined (not recorded), and is broken by null (not on the axis).
+const at = (value, log) => value == null ? undefined : log && (value <= 0 || value > 1e299) ? null : value;
+
+// A line chart over steps, `of` which comparison; `series`: {label, values, stroke, width, dash, fill}; `band`: [upper, lower] by number.
+function chart(place, {of, title, unit, steps, series, log = false, height = 190, band = null}) {
+  const label = of ? `${title} of ${of}` : title;
+  const heading = make("p", {class: "plot-title", "aria-hidden": "true"}, title);
   const root = make("div", {class: "plot", tabindex: "0", role: "group", "aria-label": `${label}; left and right arrow keys read values`});
-  place.append(title, root);
+  place.append(heading, root);
   const draw = () => {
     root.replaceChildren();
     const decades = (u, ticks) => ticks.map(tick => log && Math.abs(Math.log10(tick) % 1) > 1e-9 ? null : tick);
@@ -42,9 +46,9 @@ function chart(place, {label, unit, steps, series, log = false, height = 190, ba
           values: (u, ticks) => ticks.map(tick => tick == null ? "" : short(tick))}],
       series: [{label: "step", value: (u, value) => value == null ? "–" : String(value)},
         ...series.map(one => ({label: one.label, stroke: one.stroke || colour(one.variable), width: one.width || 1.6, dash: one.dash,
-          spanGaps: true, points: {show: steps.length < 2}, value: (u, value) => short(value)}))],
+          points: {show: steps.length < 2 || (log && one.values.includes(0)), size: 4}, value: (u, value) => short(value)}))],
       bands: band ? [{series: band, fill: colour("--band")}] : [],
-    }, [steps, ...series.map(one => log ? one.values.map(value => value > 0 && value < 1e299 ? value : null) : one.values)], root);
+    }, [steps, ...series.map(one => one.values.map(value => at(value, log)))], root);
     plot.ctx.canvas.setAttribute("role", "img");
     plot.ctx.canvas.setAttribute("aria-label", label);
     root.plot = plot;
@@ -81,24 +85,24 @@ function strip(found, margin, choose) {
   const largest = found.ratio.flat().reduce((most, value) => Math.max(most, value ?? ZERO), ZERO);
   canvas.setAttribute("aria-label",
     `${found.kind}: ${found.tensors.length} rows over ${found.steps.length} columns of steps, at most ${short(power(largest))} times the floor`);
-  canvas.style.height = `${Math.min(Math.max(found.tensors.length * 7, 42), 320)}px`;
+  canvas.style.height = `${Math.min(Math.max(found.tensors.length * 8, 48), 320)}px`;
   const context = canvas.getContext("2d");
   found.ratio.forEach((row, y) => row.forEach((value, x) => {
     context.fillStyle = `rgb(${shade(value, margin)})`;
     context.fillRect(x, y, 1, 1);
   }));
-  const at = event => {
+  const cell = event => {
     const box = canvas.getBoundingClientRect();
     return [Math.floor((event.clientY - box.top) / box.height * found.tensors.length), Math.floor((event.clientX - box.left) / box.width * found.steps.length)];
   };
   const read = make("span", {class: "read"});
   canvas.addEventListener("mousemove", event => {
-    const [row, column] = at(event);
+    const [row, column] = cell(event);
     if (found.ratio[row]?.[column] !== undefined)
       read.textContent = `${found.tensors[row]}, step ${found.steps[column]}: ${short(power(found.ratio[row][column]))} ×`;
   });
   canvas.addEventListener("mouseleave", () => { read.textContent = ""; });
-  canvas.addEventListener("click", event => choose(at(event)[0]));
+  canvas.addEventListener("click", event => choose(cell(event)[0]));
   const mark = make("i", {class: "mark"});
   const figure = make("figure", {class: "strip"},
     make("figcaption", {}, found.kind + (found.judged ? "" : " (not judged)"), read), make("div", {class: "cells"}, canvas, mark));
@@ -130,7 +134,7 @@ function drawModel(place, model, margin) {
     const floor = found.floor[row].map(power);
     const distance = found.ratio[row].map((value, column) => value == null ? null : power(value) * floor[column]);
     forget = chart(figure, {
-      label: `${label}: ${found.kind} ${found.tensors[row]}`, unit: "relative L2 distance", steps: found.steps, log: true,
+      of: label, title: `${found.kind} ${found.tensors[row]}`, unit: "relative L2 distance", steps: found.steps, log: true,
       band: [2, 3],
       series: [{label: "distance", values: distance, variable: "--accent", width: 2},
         {label: `floor × ${margin}`, values: floor.map(value => value * margin), variable: "--warn", dash: [4, 3]},
@@ -166,13 +170,13 @@ function drawFacts(place, model, {label, left, right}) {
   for (const fact of model.facts) {
     const box = make("div");
     place.append(box);
-    chart(box, {label: `${label}: ${fact.name}`, unit: fact.name, steps: model.steps, height: 150, series: [
+    chart(box, {of: label, title: fact.name, unit: fact.name, steps: model.steps, height: 150, series: [
       {label: left, values: fact.left, variable: "--pale", width: 5}, {label: right, values: fact.right, variable: "--accent"}]});
     if (fact.name !== "loss" || fact.difference.every(value => !value)) continue;
     const size = value => value == null ? null : Math.abs(value);
     const other = make("div");
     place.append(other);
-    chart(other, {label: `${label}: distance of the loss from ${left}`, unit: "|difference|", steps: model.steps, log: true, height: 150, series: [
+    chart(other, {of: label, title: `distance of the loss from ${left}`, unit: "|difference|", steps: model.steps, log: true, height: 150, series: [
       {label: right, values: fact.difference.map(size), variable: "--accent"},
       ...(fact.band.length ? [{label: `twins of ${left}`, values: fact.band, variable: "--warn", dash: [4, 3]}] : [])]});
   }
@@ -184,11 +188,11 @@ function drawLosses(place, curves) {
   const references = Object.entries(curves.references).map(([label, values]) => ({label, values, variable: "--pale", width: 6}));
   const boxes = [make("div"), make("div")];
   place.append(...boxes);
-  chart(boxes[0], {label: "Loss", unit: "loss", steps: curves.steps, height: 280, series: [...references, ...lines]});
+  chart(boxes[0], {title: "Loss", unit: "loss", steps: curves.steps, height: 280, series: [...references, ...lines]});
   const apart = lines.map(line => ({...line, values: curves.differences[line.label].map(value => value == null ? null : Math.abs(value))}));
   if (curves.band.length) apart.unshift({label: "twins", values: curves.band, variable: "--pale", width: 6});
   if (apart.some(line => line.values.some(value => value > 0)))
-    chart(boxes[1], {label: "Difference from the reference's loss", unit: "|difference|", steps: curves.steps, log: true, height: 280, series: apart});
+    chart(boxes[1], {title: "Distance from the reference's loss", unit: "|difference|", steps: curves.steps, log: true, height: 280, series: apart});
 }
 
 function sortable(table) {
