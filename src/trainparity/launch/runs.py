@@ -42,9 +42,16 @@ def reference_that_is_there(
 
 
 def run_configuration(
-    params: Params, environment: Environment, name: str, *, runs: Path, data: Path, timed: bool = True
+    params: Params,
+    environment: Environment,
+    name: str,
+    *,
+    runs: Path,
+    data: Path,
+    timed: bool = True,
+    position: str = "",
 ) -> Status:
-    """Train a configuration, in windows that start from its reference."""
+    """Train a configuration, in windows that start from its reference; `position` is shown beside the progress."""
     configuration = params.configs[name]
     reference = reference_name(params.reference_of(name))
     status = Status.read(layout.status(runs, reference))
@@ -52,7 +59,8 @@ def run_configuration(
         reason = f"its reference did not train: {status.ending}"
         return _skip(name, configuration, reason, status.remedy, runs)
     state = layout.state(runs, reference)
-    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, reference=state)
+    how = {"reference": state, "position": position}
+    spec = _specify(params, environment, name, configuration, runs=runs, data=data, timed=timed, **how)
     return _run(spec, name, configuration, runs)
 
 
@@ -117,7 +125,7 @@ def _specify(
     placement = place(configuration, params.accelerator, environment)
     if isinstance(placement, Unavailable):
         return placement
-    names, workload = list(params.configs), params.workload_of(configuration.compared_with)
+    workload = params.workload_of(configuration.compared_with)
     return RunSpec(
         run=name,
         workload=workload,
@@ -134,7 +142,6 @@ def _specify(
         data=data,
         work=_work(runs, name),
         step_deadline_s=params.step_deadline_s,
-        position=f"[{names.index(name) + 1}/{len(names)}]" if name in names else "",
         **how,
     )
 

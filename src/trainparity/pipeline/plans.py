@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainparity import validation
+from trainparity.environment import Environment, Unavailable, place
 from trainparity.params import COUNTERPART, Params
 from trainparity.pipeline.plan import Plan
 from trainparity.records.base import RecordError
@@ -65,6 +66,22 @@ def explain(plans: Mapping[str, Plan]) -> list[str]:
         for text in _differences(old[name], plan) if name in old else ():
             stages.setdefault(text, []).append(name.replace("/", "@"))
     return [f"{text}: {', '.join(names)}" for text, names in stages.items()]
+
+
+def to_train(plans: Mapping[str, Plan], params: Params, environment: Environment) -> list[str]:
+    """Return the configurations that this run of the pipeline will train: their plan, or what they start from, is new.
+
+    Those that can't run here are left out; they are `skipped` at once.
+    """
+    old = dict(_of_last_run())
+    new = {name for name, plan in plans.items() if old.get(name) != plan}
+    everything = bool(new & {"prepare", "reference"})
+    return [
+        name
+        for name, configuration in params.configs.items()
+        if (everything or f"train/{name}" in new)
+        and not isinstance(place(configuration, params.accelerator, environment), Unavailable)
+    ]
 
 
 def _of_last_run() -> Iterator[tuple[str, Plan]]:

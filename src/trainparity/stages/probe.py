@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import environment, params
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
-from trainparity.pipeline import plans
+from trainparity.pipeline import plans, turns
 from trainparity.pipeline.plan import Planner
 from trainparity.records import layout
 
@@ -20,6 +20,7 @@ def probe() -> None:
     plans.check_stages(made)
     for text in plans.explain(made):
         print(text)
+    turns.expect(plans.to_train(made, settings, found))
     plans.write(made)
     for name in plans.remove_leftovers(settings):
         print(f"{name}: removed from {RUNS}, as params.yaml has no such configuration")

@@ -6,6 +6,7 @@ from trainparity import params
 from trainparity.environment import Environment, detect
 from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
+from trainparity.pipeline import turns
 from trainparity.records import layout
 
 
@@ -16,7 +17,8 @@ def train(name: str) -> None:
         environment = detect()
     else:
         environment = Environment.read(layout.environment(Path("runs")))
-    status = run_configuration(settings, environment, name, runs=Path("runs"), data=Path("data/prepared"))
+    runs, data, turn = Path("runs"), Path("data/prepared"), turns.take(name)
+    status = run_configuration(settings, environment, name, runs=runs, data=data, position=turn)
     print(f"{name}: {status.outcome}")
 
 
