@@ -11,7 +11,10 @@ from trainparity.records import layout
 from trainparity.report import tables
 from trainparity.report.schema import Summary
 
-OUTPUTS = ("summary.json", "parity.csv", "timing.csv", "index.html", "plots/loss.csv", "plots/step_time.csv")
+OUTPUTS = (
+    *("summary.json", "parity.csv", "timing.csv", "index.html", "report.md", "plots/loss.csv", "plots/step_time.csv"),
+    *("figures/distance.svg", "figures/speedup.svg", "figures/step_time.svg"),
+)
 
 
 def run(stage: str, root: Path, *, forbid: str = "torch") -> subprocess.CompletedProcess[str]:

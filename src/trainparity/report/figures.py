@@ -36,9 +36,9 @@ class Figures(Record):
 
 
 def experiment(status: Status, timing: Timing | None) -> dict[str, str | float | None]:
-    """Return the few figures of one run that `dvc exp show` compares between experiments."""
+    """Return the few figures of one run that `dvc exp show` compares between experiments, with four digits each."""
     figures = figures_of(timing) if timing else None
-    return {
+    found = {
         "configuration": status.run,
         "status": status.status,
         "device": status.device,
@@ -48,6 +48,7 @@ def experiment(status: Status, timing: Timing | None) -> dict[str, str | float |
         "peak_memory_mib": figures.peak_memory_mib if figures else None,
         "compile_s": timing.compile_s if timing else None,
     }
+    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in found.items()}
 
 
 def figures_of(timing: Timing) -> Figures:

@@ -15,6 +15,7 @@ from trainparity.report.columns.claims import CLAIMS
 from trainparity.report.columns.column import Column, shown_in
 from trainparity.report.columns.controls import CONTROLS
 from trainparity.report.columns.runs import RUNS
+from trainparity.report.origin import Origin
 from trainparity.report.schema import Summary
 
 T = TypeVar("T")
@@ -56,15 +57,38 @@ def controls(report: ControlReport) -> str:
 
 def summary(built: Summary) -> str:
     """Write the table of a pipeline's runs, and below it what the table cannot say."""
-    notes = [f"- {_text(f'{note.name}: {note.kind}: {note.text}')}\n" for note in words.notes(built)]
+    notes = map(_note, words.notes(built))
     sentence = f"{words.parity_sentence(built)} {words.gain_sentence(built)}"
     return f"{table(RUNS, runs.rows(built))}\n{_text(sentence)}\n\n{''.join(notes)}"
+
+
+def report(built: Summary, origin: Origin, pictures: Iterable[str]) -> str:
+    """Write a pipeline's report as a document: a line a figure, so that two versions of it can be compared by lines.
+
+    Args:
+        built: The summary.
+        origin: Where the report comes from.
+        pictures: Names of the pictures, which lie in the folder `figures` beside the document.
+    """
+    causes = [text for name, pair in built.pairs.items() for text in _explained(name, pair)]
+    notes = [_note(note) for note in words.notes(built) if note.kind not in words.OF_PAIRS]
+    parts = [
+        f"# {_text(built.workload.name)} on {_text(built.dataset.name)}\n",
+        f"{_text(words.parity_sentence(built))}\n\n{_text(words.gain_sentence(built))}\n",
+        table(RUNS, runs.rows(built)),
+        "".join(notes),
+        "".join(f"![{name.partition('.')[0]}](figures/{name})\n" for name in pictures),
+        "".join(["## Why they differ, or were not judged\n\n", *causes]) if causes else "",
+        f"{_text(words.environment_sentence(built))}; {_text(words.dates_sentence(built))}\n",
+        f"Made by `{origin.command}` of trainparity {origin.version}, commit {_text(origin.commit or 'unknown')}\n",
+    ]
+    return "\n".join(part for part in parts if part)
 
 
 def _explained(name: str, pair: Verdict) -> Iterator[str]:
     """Yield a list's entries on what is no plain pass."""
     if pair.verdict not in SAME_TRAINING:
-        yield f"- **{_text(name)}**: {pair.verdict}: {_text(pair.reason or '')}\n"
+        yield f"- **{_text(name)}**: {pair.verdict}: {_text(pair.reason or 'no reason recorded')}\n"
     if pair.cause:
         yield f"  - cause: **{_text(pair.cause)}**: {_text(pair.explanation or '')}\n"
         yield f"  - to change: {_text(pair.advice or '')}\n"
@@ -72,6 +96,10 @@ def _explained(name: str, pair: Verdict) -> Iterator[str]:
         yield f"  - confirmed: {_text(pair.confirmation)}\n"
     if pair.curves:
         yield f"- **{_text(name)}**: {_text(pair.curves.sentence)}\n"
+
+
+def _note(note: words.Note) -> str:
+    return f"- {_text(f'{note.name}: {note.kind}: {note.text}')}\n"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -5,15 +5,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainparity.records.detail import Detail
-from trainparity.records.verdict import SAME_TRAINING, Resolution, Verdict, Worst
-from trainparity.report import curves, data, format, styles, templates, trend
+from trainparity.records.verdict import SAME_TRAINING, Verdict
+from trainparity.report import curves, data, styles, templates, trend
 from trainparity.report.comparison import Comparison, chips, headline, title
 from trainparity.report.origin import Origin
-from trainparity.report.terminal import printable
+from trainparity.report.templating import environment
 from trainparity.report.vendor import uplot
 
 
@@ -83,7 +82,7 @@ def render(
     shown = [section for section, members in groups.items() if members]
     scripts = [path.read_text(encoding="utf-8") for path in (uplot.SCRIPT, templates.FOLDER / "page.js")]
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             **{section.id: members for section, members in groups.items()},
@@ -113,39 +112,3 @@ def render(
 def _hash(script: str) -> Markup:
     """Return the source expression by which a Content-Security-Policy allows an inline script (CSP Level 3, 2.3.1)."""
     return Markup(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'")
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(templates.FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "number": format.number,
-        "fixed": format.fixed,
-        "mebibytes": format.mebibytes,
-        "exact": format.evidence,
-        "sentence": format.sentence,
-        "worst_row": _worst_row,
-        "resolution_row": _resolution_row,
-        "items_row": lambda facts: [(name, *both) for name, both in facts.items()],
-    }
-    return environment
-
-
-def _shown(value: object) -> object:
-    """Return what an expression of a template shows: text of others holds no control characters."""
-    return printable(value) if type(value) is str else value
-
-
-def _worst_row(worst: Worst) -> tuple[str, ...]:
-    figures = (format.number(value) for value in (worst.distance_over_floor, worst.distance, worst.floor))
-    return worst.tensor, worst.kind, str(worst.step), *figures
-
-
-def _resolution_row(seen: Resolution) -> tuple[str, ...]:
-    return seen.kind, format.number(seen.whole), format.number(seen.weakest), seen.tensor

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from trainparity.report import curves, page, words
+from trainparity.report import curves, page, pictures, words
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.columns import pairs, runs
 from trainparity.report.columns.claims import CLAIMS
@@ -13,15 +13,12 @@ from trainparity.report.columns.controls import CONTROLS
 from trainparity.report.columns.pairs import PAIRS
 from trainparity.report.columns.runs import RUNS
 from trainparity.report.comparison import Comparison
-from trainparity.report.format import number, span
-from trainparity.report.format import speedup as speedup_text
+from trainparity.report.format import number
 from trainparity.report.origin import Origin
 from trainparity.report.page import Section
-from trainparity.report.schema import RunSummary, Summary
+from trainparity.report.schema import Summary
 
 _LINKS = ("summary.json", "parity.csv", "timing.csv")
-Bar = tuple[str, float, float, float, str]
-"""Name, low, middle, high and text of a bar."""
 
 
 def render(summary: Summary, artifacts: Artifacts, origin: Origin) -> str:
@@ -39,8 +36,8 @@ def render(summary: Summary, artifacts: Artifacts, origin: Origin) -> str:
         "control_columns": CONTROLS,
         "shown_in": shown_in,
         "last_losses": [(row.name, number(row.run.status.loss)) for row in runs.rows(summary) if not row.absent],
-        "speedups": _speedups(summary),
-        "step_times": _step_times(summary),
+        "speedups": pictures.speedups(summary),
+        "step_times": pictures.step_times(summary),
         "break_even": list(words.break_even(summary)),
         "picture": artifacts.picture and base64.b64encode(artifacts.picture).decode(),
     }
@@ -90,23 +87,6 @@ def _sections(summary: Summary, artifacts: Artifacts, losses: curves.Curves | No
         Section("environment", "Environment"): True,
     }
     return [section for section, present in wanted.items() if present]
-
-
-def _speedups(summary: Summary) -> list[Bar]:
-    found = ((name, run.speedup) for name, run in summary.configurations.items())
-    return [(name, s.low, s.ratio, s.high, speedup_text(s)) for name, s in found if s]
-
-
-def _step_times(summary: Summary) -> list[Bar]:
-    """Return the step times of the runs that really ran, references first."""
-    every = {run.reference: run for run in summary.references.values()} | summary.configurations
-    return [_step_time(name, run) for name, run in every.items() if run.figures and not run.status.emulated]
-
-
-def _step_time(name: str, run: RunSummary) -> Bar:
-    assert run.figures
-    times = run.figures.step_ms
-    return name, times.p10, times.median, times.p90, f"{number(times.median)} ms ({span(times.p10, times.p90)})"
 
 
 def _commands(summary: Summary) -> Iterator[tuple[str, str]]:

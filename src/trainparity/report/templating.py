@@ -1,0 +1,44 @@
+"""The templates' environment: what they may call, and how they write what others wrote."""
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from trainparity.records.verdict import Resolution, Worst
+from trainparity.report import format, templates
+from trainparity.report.terminal import printable
+
+
+def environment() -> Environment:
+    """Return what renders the files of `templates`; names and messages of others become neither markup nor control."""
+    made = Environment(
+        loader=FileSystemLoader(templates.FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": format.number,
+        "fixed": format.fixed,
+        "mebibytes": format.mebibytes,
+        "exact": format.evidence,
+        "sentence": format.sentence,
+        "worst_row": _worst_row,
+        "resolution_row": _resolution_row,
+        "items_row": lambda facts: [(name, *both) for name, both in facts.items()],
+    }
+    return made
+
+
+def _shown(value: object) -> object:
+    """Return what an expression of a template shows: text of others holds no control characters."""
+    return printable(value) if type(value) is str else value
+
+
+def _worst_row(worst: Worst) -> tuple[str, ...]:
+    figures = (format.number(value) for value in (worst.distance_over_floor, worst.distance, worst.floor))
+    return worst.tensor, worst.kind, str(worst.step), *figures
+
+
+def _resolution_row(seen: Resolution) -> tuple[str, ...]:
+    return seen.kind, format.number(seen.whole), format.number(seen.weakest), seen.tensor
