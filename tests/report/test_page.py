@@ -3,6 +3,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import statistics
 import zlib
 from html.parser import HTMLParser
 from typing import Any
@@ -233,6 +234,14 @@ def test_the_losses_are_those_of_the_runs_with_the_band_of_the_twins(read: Artif
     ]
     assert losses["differences"]["lr-doubled"] == pytest.approx(apart, rel=6e-3)
     assert losses["band"] == [1e-7] * 40
+
+
+def test_the_pairs_of_steps_are_those_that_the_speedup_is_made_of(built: Summary, parsed: Page) -> None:
+    ratios = parsed.numbers["ratios"]
+    assert set(ratios) == {name for name, run in built.configurations.items() if run.speedup}
+    for name, found in ratios.items():
+        speedup = built.configurations[name].speedup
+        assert speedup and statistics.median(found) == pytest.approx(speedup.ratio, rel=1e-3)
 
 
 def test_many_runs_make_a_page_that_can_be_sent() -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainparity.records.base import INFINITE
@@ -23,12 +23,13 @@ _ZERO = -99_999
 """Stands for the logarithm of zero."""
 
 
-def pack(comparisons: Sequence[Comparison], curves: Curves | None) -> str:
+def pack(comparisons: Sequence[Comparison], curves: Curves | None, ratios: Mapping[str, Sequence[float]]) -> str:
     """Return all numbers of a page as text.
 
     Args:
         comparisons: In the order of their `number`.
         curves: Losses of a pipeline's runs; None on other pages.
+        ratios: Speed-ups of pairs of steps, by configuration.
     """
     kinds = sum(len(detail.strips) for one in comparisons for detail in one.details.values())
     rows, columns = _room(CELLS // (2 * max(1, kinds)))
@@ -39,7 +40,7 @@ def pack(comparisons: Sequence[Comparison], curves: Curves | None) -> str:
         }
         for one in comparisons
     ]
-    content = {"pairs": pairs, "curves": curves and curves._asdict()}
+    content = {"pairs": pairs, "curves": curves and curves._asdict(), "ratios": ratios}
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 

@@ -60,6 +60,7 @@ def render(
     lead: Sequence[str],
     sections: Sequence[Section],
     losses: curves.Curves | None = None,
+    ratios: Mapping[str, Sequence[float]] | None = None,
     reproduce: Sequence[tuple[str, str]] = (),
     links: Sequence[str] = (),
     **more: Any,
@@ -74,6 +75,7 @@ def render(
         lead: Sentences below it.
         sections: Between the comparisons and the end.
         losses: What `Loss` draws.
+        ratios: What `Time` draws: speed-ups of pairs of steps, by configuration.
         reproduce: What, and the command or fingerprint that reproduces it.
         links: Files beside the page.
         more: What the sections' templates need besides.
@@ -96,7 +98,7 @@ def render(
             lead=lead,
             sections=[*shown, *sections, Section("reproduce", "Reproduce"), Section("glossary", "Glossary")],
             margin=comparisons[0].verdict.margin,
-            numbers=data.pack(comparisons, losses),
+            numbers=data.pack(comparisons, losses, ratios or {}),
             plot_style=Markup(uplot.STYLE.read_text(encoding="utf-8")),
             scripts=[Markup(script) for script in scripts],
             script_hashes=" ".join(_hash(script) for script in scripts),

@@ -50,6 +50,7 @@ def render(summary: Summary, artifacts: Artifacts, origin: Origin) -> str:
         lead=[words.parity_sentence(summary), words.gain_sentence(summary)],
         sections=_sections(summary, artifacts, losses),
         losses=losses,
+        ratios=_ratios(summary),
         reproduce=[("Fingerprint", summary.fingerprint), *_commands(summary)],
         links=_LINKS,
         **more,
@@ -87,6 +88,15 @@ def _sections(summary: Summary, artifacts: Artifacts, losses: curves.Curves | No
         Section("environment", "Environment"): True,
     }
     return [section for section, present in wanted.items() if present]
+
+
+def _ratios(summary: Summary) -> dict[str, list[float]]:
+    """Return the speed-up of each pair of steps, of the configurations that may show one."""
+    timings = {name: run.timing for name, run in summary.configurations.items() if run.speedup and run.timing}
+    return {
+        name: [float(f"{there / here:.4g}") for there, here in zip(t.reference_ms, t.step_ms, strict=True)]
+        for name, t in timings.items()
+    }
 
 
 def _commands(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,10 @@
 // Draws the page's plots and makes its tables sortable. Everything shown is in the page; nothing is fetched.
 "use strict";
 
-const LINES = ["#0072b2", "#d55e00", "#009e73", "#b05a8e", "#a67c00", "#4a9fd1", "#7a6a52", "#8a4fbf"];
+// Told apart by the colour-blind as well (tests/report/test_palette.py); after the last, the same again in dashes.
+const LINES = ["#338599", "#cc7a00", "#9900ff", "#df2046", "#7a66cc"];
+const line = index => ({stroke: LINES[index % LINES.length],
+  dash: index < LINES.length ? undefined : [2 + 2 * Math.floor(index / LINES.length), 3]});
 const waiting = new Map(); // element -> what draws it, until it can be seen
 const charts = new Set(); // what must be drawn again when the colours change
 
@@ -184,15 +187,21 @@ function drawFacts(place, model, {label, left, right}) {
 
 function drawLosses(place, curves) {
   const lines = Object.entries(curves.runs).map(([label, values], index) =>
-    ({label, values, stroke: LINES[index % LINES.length], dash: index >= LINES.length ? [2 + Math.floor(index / LINES.length), 2] : undefined}));
+    ({label, values, ...line(index)}));
   const references = Object.entries(curves.references).map(([label, values]) => ({label, values, variable: "--pale", width: 6}));
   const boxes = [make("div"), make("div")];
   place.append(...boxes);
   chart(boxes[0], {title: "Loss", unit: "loss", steps: curves.steps, height: 280, series: [...references, ...lines]});
-  const apart = lines.map(line => ({...line, values: curves.differences[line.label].map(value => value == null ? null : Math.abs(value))}));
+  const apart = lines.map(one => ({...one, values: curves.differences[one.label].map(value => value == null ? null : Math.abs(value))}));
   if (curves.band.length) apart.unshift({label: "twins", values: curves.band, variable: "--pale", width: 6});
-  if (apart.some(line => line.values.some(value => value > 0)))
+  if (apart.some(one => one.values.some(value => value > 0)))
     chart(boxes[1], {title: "Distance from the reference's loss", unit: "|difference|", steps: curves.steps, log: true, height: 280, series: apart});
+}
+
+function drawRatios(place, ratios) {
+  const series = Object.entries(ratios).map(([label, values], index) => ({label, values, ...line(index)}));
+  const steps = [...Array(Math.max(...series.map(one => one.values.length))).keys()];
+  chart(place, {title: "Speed-up of each pair of steps, timed in turns", unit: "reference / own", steps, series});
 }
 
 function sortable(table) {
@@ -232,6 +241,7 @@ unpack(document.getElementById("numbers").textContent).then(numbers => {
     drill.querySelectorAll(".model").forEach(place => waiting.set(place, () => drawModel(place, pair.models[place.dataset.model], pair.margin)));
   });
   document.querySelectorAll(".losses").forEach(place => waiting.set(place, () => drawLosses(place, numbers.curves)));
+  document.querySelectorAll(".ratios").forEach(place => waiting.set(place, () => drawRatios(place, numbers.ratios)));
   document.addEventListener("toggle", drawIfSeen, true);
   addEventListener("beforeprint", openAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach(draw => draw()));
