@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench zoo controls setup lock clean
+.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench gpu gpu-packages zoo controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -52,8 +52,23 @@ lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 	shellcheck docker/install docker/entrypoint docker/describe deploy/slurm.sh .ci/run \
 	  tests/docker/s3/start tests/docker/slurm/node
 
-bench: setup ## measure the configurations side by side; figures go to benchmarks/results
+bench: setup ## measure configurations, the loop's overhead and the intervals; figures go to benchmarks/results
 	python benchmarks/step_time.py
+	python benchmarks/loop_overhead.py
+	python benchmarks/speedup_intervals.py
+
+gpu: ## on a machine with a GPU: its tests, pipeline, studies and profiles in pieces, without network
+	$(PYTHON) benchmarks/gpu.py
+
+# What torch brings along, and torch, a GPU machine has; the rest is pure Python or for this platform.
+gpu-packages: | $(UV) ## pack what a GPU machine with Python 3.12, torch and no network lacks, for `make gpu`
+	rm -rf .gpu/packing && mkdir -p .gpu/packing
+	for name in torch torchvision numpy scikit-learn pillow; do echo "$$name; python_version < '3'"; done >.gpu/there.txt
+	$(UV) pip compile --quiet --no-header --no-emit-index-url --override .gpu/there.txt --extra pipeline --extra report --extra data \
+	  --python-version 3.12 --python-platform x86_64-manylinux_2_28 pyproject.toml --output-file .gpu/packages.txt
+	$(UV) pip install --quiet --no-deps --target .gpu/packing --python-version 3.12 \
+	  --python-platform x86_64-manylinux_2_28 --requirement .gpu/packages.txt
+	tar -czf .gpu/packages.tar.gz -C .gpu/packing . && rm -rf .gpu/packing && du -h .gpu/packages.tar.gz
 
 ZOO ?= ../shared/zoo
 zoo: setup ## judge public scripts, if their folder ZOO is there, and our loops in their shape; the table goes to benchmarks/results
