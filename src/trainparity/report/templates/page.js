@@ -118,6 +118,13 @@ function strip(found, margin, choose) {
 }
 
 function drawModel(place, model, margin) {
+  drawFacts(place.querySelector(".facts"), model, place.dataset);
+  if (model.strips.every(found => found.ratio.flat().every(value => value === ZERO)))
+    place.querySelector(".hint").textContent = "Every distance, of every tensor at every step, is exactly 0.";
+  else drawDistances(place, model, margin);
+}
+
+function drawDistances(place, model, margin) {
   const label = place.dataset.label;
   const select = make("select");
   const chosen = place.querySelector(".chosen");
@@ -149,7 +156,6 @@ function drawModel(place, model, margin) {
   select.addEventListener("change", show);
   show();
   drawScale(place.querySelector(".scale"), margin);
-  drawFacts(place.querySelector(".facts"), model, place.dataset);
 }
 
 // Returns strip and row of the first tensor beyond the margin, or of the layer that holds it; else the furthest tensor.
