@@ -41,15 +41,17 @@ dist: setup ## build wheel and source distribution into dist, and check them
 	python -m hatchling build
 	$(UV) tool run --quiet twine check --strict dist/*
 
-images: setup ## build the CPU and CUDA images where they are missing or stale
-	python -m trainparity.launch.containers cpu cuda
+images: ## build the CPU and CUDA images; what is unchanged comes from the builder's cache
+	docker/build cpu
+	docker/build cuda
 
 lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 	ruff format --check .
 	ruff check .
 	mypy src
 	hadolint docker/Dockerfile tests/docker/s3/Dockerfile tests/docker/slurm/Dockerfile
-	shellcheck docker/install docker/entrypoint docker/describe deploy/slurm.sh .ci/run \
+	shellcheck docker/build docker/entrypoint docker/finish docker/labels docker/run docker/environment/install \
+	  docker/environment/stand-in deploy/slurm.sh .ci/run \
 	  tests/docker/s3/start tests/docker/slurm/node
 
 bench: setup ## measure configurations, the loop's overhead and the intervals; figures go to benchmarks/results
@@ -80,9 +82,12 @@ controls: setup ## try the checker on right and wrong loops; counts go to benchm
 schemas: setup ## write the JSON Schemas of params.yaml and claims.yaml again
 	python -m trainparity.schemas
 
-lock: setup ## resolve requirements.lock anew from pyproject.toml
+lock: setup ## resolve requirements.lock anew from pyproject.toml, and which part of it the images hold
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
 	  --extra dev --python-version 3.11 pyproject.toml --output-file requirements.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
+	  --extra pipeline --extra report --extra data --constraints requirements.lock --python-version 3.11 pyproject.toml \
+	  --output-file docker/environment/requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
 	rm -rf .venv .venv-tools .venv-lowest .site dist .trainparity data runs reports metrics.json

@@ -1,6 +1,7 @@
 """deploy/kubernetes.yaml against the types that Kubeflow Trainer and Kubernetes publish; no cluster is needed."""
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 from kubeflow_trainer_api import models
 from pydantic import ValidationError
 
+from trainparity import __version__
 from trainparity.environment import NODES
 from trainparity.launch.nodes import RENDEZVOUS
 
@@ -89,7 +91,8 @@ def test_a_node_is_locked_down() -> None:
 
 
 def test_a_node_has_what_compose_gives_it() -> None:
-    assert CONTAINER["image"] == SERVICE["image"]
+    [published] = re.findall(r"^\$\{CPU_IMAGE:-(.*)\}$", SERVICE["image"])
+    assert CONTAINER["image"] == published == f"ghcr.io/trainparity/trainparity:{__version__}-cpu"
     assert POD["terminationGracePeriodSeconds"] == int(SERVICE["stop_grace_period"].removesuffix("s"))
     mounted = {Path(mount["mountPath"]) for mount in CONTAINER["volumeMounts"]}
     for path in [entry.split(":")[0] for entry in SERVICE["tmpfs"]] + [v.split(":")[1] for v in SERVICE["volumes"]]:

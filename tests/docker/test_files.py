@@ -1,28 +1,34 @@
 """docker/ and compose.yaml against what they repeat; no engine is needed."""
 
 import re
+import tomllib
 from pathlib import Path
 
-import pytest
-import torch
 import yaml
 
+from tests.test_packages import names
+from trainparity import __version__
+
 ROOT = Path(__file__).parents[2]
+LOCKS = [(ROOT / name).read_text() for name in ("requirements.lock", "docker/environment/requirements.lock")]
 
 
-def test_the_images_labels_say_the_locked_versions() -> None:
-    dockerfile = (ROOT / "docker/Dockerfile").read_text()
-    [locked] = re.findall(r"^torch==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    assert f"ARG TORCH_VERSION={locked}\n" in dockerfile
-    if not torch.version.cuda:
-        pytest.skip("this machine's torch is built without CUDA")
-    assert f"ARG CUDA_VERSION={torch.version.cuda}\n" in dockerfile
+def test_the_images_hold_what_the_project_needs_at_the_locks_versions() -> None:
+    whole, held = (set(re.findall(r"^\S+==\S+", lock, re.MULTILINE)) for lock in LOCKS)
+    assert held < whole
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [project["optional-dependencies"][name] for name in ("pipeline", "report", "data")]
+    assert names([*project["dependencies"], *sum(extras, [])]) <= {package.partition("==")[0] for package in held}
 
 
 def test_every_service_is_locked_down_and_only_prepare_has_a_network() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         assert service["cap_drop"] == ["ALL"] and service["read_only"] is True, name
+        assert service["mem_limit"] and service["pids_limit"], name
+        kind = name.removeprefix("train-") if name == "train-cuda" else "cpu"
+        published = f"ghcr.io/trainparity/trainparity:{__version__}-{kind}"
+        assert service["image"] == f"${{{kind.upper()}_IMAGE:-{published}}}", name
         if service.get("profiles") == ["multinode"]:
             assert service["networks"] == ["nodes"], name
         else:

@@ -53,7 +53,7 @@ def test_two_nodes_train_one_run_and_stop_when_asked(project: Project, network: 
             *(["--network-alias", FIRST] if rank == 0 else []),
             *(f"--env=PET_{name}={value}" for name, value in trainer.items()),
             f"--workdir={CONTAINER['workingDir']}", f"--entrypoint={binary}",
-            CONTAINER["image"], *rest, "trainparity", "train", "ddp",
+            "trainparity:cpu", *rest, "trainparity", "train", "ddp",
         )  # fmt: skip
     assert docker("wait", f"{network}-0") == "0", docker("logs", f"{network}-0")
     assert project.status("ddp")["status"] == "trained"

@@ -8,7 +8,8 @@ import pytest
 
 import docker
 from tests.support.docker_project import Project
-from trainparity.launch.engine import connect, is_current
+from trainparity.launch.engine import connect
+from trainparity.launch.images import current
 
 pytestmark = pytest.mark.docker
 
@@ -38,7 +39,7 @@ print(json.dumps(found))
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_an_image_gives_its_user_nothing_to_gain(kind: str) -> None:
     client = connect()
-    if not is_current(client, kind):  # type: ignore[arg-type]
+    if not current(client, kind):  # type: ignore[arg-type]
         pytest.skip(f"docker: the image trainparity:{kind} is missing or stale; `make images` builds it")
     image = client.images.get(f"trainparity:{kind}")
     assert image.attrs["Config"]["User"] == "1000:1000"

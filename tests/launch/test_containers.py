@@ -47,17 +47,3 @@ def test_a_configuration_runs_in_its_devices_image_and_apples_gpu_on_the_host(
     detect().write(Path("runs/environment.json"))
     assert containers.image_of(settings.configs["cpu"], settings) == "cpu"
     assert containers.image_of(settings.configs["mps"], settings) is None
-
-
-def test_an_image_is_stale_when_what_it_is_made_from_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "compose.yaml").touch()  # what makes a folder a project
-    for name in ("docker/Dockerfile", "docker/install", "docker/entrypoint", "docker/describe", "requirements.lock"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(name)
-    first = engine.inputs()
-    assert engine.inputs() == first
-    (tmp_path / "requirements.lock").write_text("torch==0")
-    second = engine.inputs()
-    monkeypatch.setenv("TORCH_INDEX", "registry")
-    assert len({first, second, engine.inputs()}) == 3

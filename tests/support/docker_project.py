@@ -82,4 +82,6 @@ class Project:
             "UID": str(self.uid),
             "GID": str(self.uid),
             "COMPOSE_PROJECT_NAME": self.name,
+            "CPU_IMAGE": "trainparity:cpu",
+            "CUDA_IMAGE": "trainparity:cuda",
         }

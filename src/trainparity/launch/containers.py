@@ -9,13 +9,12 @@ from trainparity import extras
 from trainparity import params as parameters
 from trainparity.environment import IMAGE, Environment, Placement, place
 from trainparity.errors import UserError
-from trainparity.exits import exit_code
 from trainparity.params import Configuration, Params
 from trainparity.records import layout
 from trainparity.records.base import Record
 
 if TYPE_CHECKING:
-    from trainparity.launch.engine import Kind
+    from trainparity.launch.images import Kind
 
 
 class Engine(Record):
@@ -33,22 +32,22 @@ def look() -> Engine:
         return Engine(image=None, missing="this is a container already")
     if not extras.is_there("docker"):
         return Engine(image=None, missing="the package docker is not installed")
-    from trainparity.launch import engine
+    from trainparity.launch import engine, images
 
     try:
-        current = engine.is_current(engine.connect(), "cpu")
+        current = images.current(engine.connect(), "cpu")
     except UserError as error:
         return Engine(image=None, missing=str(error).partition(":")[0])
     if current:
-        return Engine(image=engine.inputs(), missing=None)
+        return Engine(image=images.inputs("cpu"), missing=None)
     return Engine(image=None, missing="the image trainparity:cpu is missing or stale; `make images` builds it")
 
 
 def image_of_engine(settings: Params) -> "Kind":
     """Return the image that sees all that the engine can give a container."""
-    from trainparity.launch import engine
+    from trainparity.launch import engine, images
 
-    return "cuda" if settings.accelerator in ("auto", "cuda") and engine.has_nvidia(engine.connect()) else "cpu"
+    return "cuda" if settings.accelerator in ("auto", "cuda") and images.has_nvidia(engine.connect()) else "cpu"
 
 
 def image_of(configuration: Configuration, settings: Params) -> "Kind | None":
@@ -78,17 +77,3 @@ def here_or_contained(main: Callable[[], None], kind: "Callable[[Params], Kind |
         from trainparity.launch.engine import run_contained
 
         run_contained(chosen, sys.argv[1:], deadline_s=settings.deadline_s)
-
-
-def main() -> None:
-    """Build the images that are named on the command line, where they are missing or stale."""
-    from trainparity.launch import engine
-
-    kinds: tuple[Kind, ...] = ("cpu", "cuda")
-    for kind in kinds:
-        if kind in sys.argv[1:]:
-            engine.ensure_image(engine.connect(), kind)
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))
