@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker_project import Project
+from trainparity import __version__
 from trainparity.records import layout
 
 pytestmark = pytest.mark.docker
@@ -27,12 +28,10 @@ def test_an_image_runs_as_nobody_special_and_says_what_it_holds(target: str, ima
     assert isinstance(labels, dict)
     assert config["User"] == "1000:1000"
     assert labels["org.opencontainers.image.title"] == f"trainparity {target}"
-    assert labels["org.opencontainers.image.revision"]
-    versions = "import torch; print(torch.__version__.split('+')[0], torch.version.cuda)"
-    torch, cuda = run("docker", "run", "--rm", f"trainparity:{target}", "python", "-c", versions).stdout.split()
+    assert labels["org.opencontainers.image.revision"] and labels["org.opencontainers.image.version"] == __version__
+    versions = "import torch; print(torch.__version__.split('+')[0])"
+    torch = run("docker", "run", "--rm", f"trainparity:{target}", "python", "-c", versions).stdout.strip()
     assert labels["org.trainparity.torch"] == torch
-    if target == "cuda":
-        assert labels["org.trainparity.cuda"] == cuda
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -49,10 +48,10 @@ def test_the_cuda_image_says_what_it_cannot_run_here(project: Project) -> None:
 
 def test_every_service_is_locked_down(project: Project) -> None:
     services = json.loads(project.compose("config", "--format", "json").stdout)["services"]
-    assert {"prepare", "train-cpu", "train-cuda", "repro", "compare", "report", "test"} <= set(services)
+    assert {"prepare", "train-cpu", "train-cuda", "repro", "compare", "report"} <= set(services)
     for name, service in services.items():
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
-        assert service["read_only"] and service["init"] and service["user"] == f"{project.uid}:{project.uid}", name
+        assert service["read_only"] and service["user"] == f"{project.uid}:{project.uid}", name
         assert (service["network_mode"] == "none") == (name != "prepare"), name
 
 
@@ -66,6 +65,7 @@ def test_a_run_trains_on_real_data_and_belongs_to_the_caller(project: Project) -
     # Nothing is trained twice, and another configuration trains on top of it.
     done = project.compose("run", "--rm", "train-cpu", "ddp")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Unable to resolve hostname" not in done.stdout + done.stderr  # gloo, on every rank
     assert "Running stage 'train@ddp'" in done.stdout and "Running stage 'reference'" not in done.stdout
 
 

@@ -80,7 +80,7 @@ def test_the_labels_say_where_an_image_comes_from(clone: Path, monkeypatch: pyte
 
 def test_without_a_clone_or_nvidias_runtime_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="no compose[.]yaml"):
+    with pytest.raises(UserError, match=r"no compose\.yaml"):
         images.inputs("cpu")
     (tmp_path / "compose.yaml").touch()
     with pytest.raises(UserError, match="docker/labels can't be run"):
