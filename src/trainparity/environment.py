@@ -16,7 +16,7 @@ from trainparity.params import Configuration, DeviceKind
 from trainparity.records.base import Record
 
 IMAGE = Path("/etc/trainparity/image")
-"""Written into our images by docker/describe."""
+"""Written into our images by docker/describe.py."""
 
 
 NODES = "TRAINPARITY_NODES"

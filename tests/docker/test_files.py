@@ -34,3 +34,9 @@ def test_every_service_is_locked_down_and_only_prepare_has_a_network() -> None:
             assert service["networks"] == ["nodes"], name
         else:
             assert service["network_mode"] == ("bridge" if name == "prepare" else "none"), name
+
+
+def test_whatever_names_a_published_image_names_this_versions() -> None:
+    files = ["README.md", "compose.yaml", "deploy/kubernetes.yaml", *(ROOT / "docs").glob("*.md")]
+    named = [re.findall(r"ghcr\.io/trainparity/trainparity:([^-]+)-c", (ROOT / file).read_text()) for file in files]
+    assert all(named[:3]) and {version for versions in named for version in versions} == {__version__}

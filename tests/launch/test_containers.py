@@ -47,3 +47,10 @@ def test_a_configuration_runs_in_its_devices_image_and_apples_gpu_on_the_host(
     detect().write(Path("runs/environment.json"))
     assert containers.image_of(settings.configs["cpu"], settings) == "cpu"
     assert containers.image_of(settings.configs["mps"], settings) is None
+
+
+def test_a_limit_of_memory_that_is_no_size_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine.memory() == "16g"
+    monkeypatch.setenv("TRAINPARITY_MEMORY", "lots")
+    with pytest.raises(UserError, match="TRAINPARITY_MEMORY: 'lots' is not a size such as 16g"):
+        engine.memory()

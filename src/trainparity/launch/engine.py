@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,6 +20,8 @@ import docker
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch import images
 from trainparity.launch.images import Kind
+
+_MEMORY = "TRAINPARITY_MEMORY"
 
 _GRACE_S = 90
 """How long a stopped stage may take to write its checkpoint."""
@@ -66,15 +69,22 @@ def _run(client: docker.DockerClient, image: str, kind: Kind, stage: Sequence[st
     if overrun.is_set():
         raise UserError(f"stopped after deadline_s: {deadline_s}; run it again to resume from the last checkpoint")
     if container.attrs["State"]["OOMKilled"] or code == _KILLED:
-        why = f"ran out of memory (MEMORY is {memory()})" if container.attrs["State"]["OOMKilled"] else "was killed"
+        why = f"ran out of memory ({_MEMORY} is {memory()})" if container.attrs["State"]["OOMKilled"] else "was killed"
         raise UserError(f"the container {why}; run it again to resume from the last checkpoint")
     if code:
         sys.exit(code)  # the stage inside has said why
 
 
 def memory() -> str:
-    """Return how much memory a container may take, as `16g`."""
-    return os.environ.get("MEMORY") or "16g"
+    """Return how much memory a container may take, as `16g`; compose.yaml says the same.
+
+    Raises:
+        UserError: the setting is no size.
+    """
+    chosen = os.environ.get(_MEMORY) or "16g"
+    if not re.fullmatch(r"[1-9]\d*[bkmg]?", chosen):
+        raise UserError(f"{_MEMORY}: {chosen!r} is not a size such as 16g or 900m")
+    return chosen
 
 
 def _name(stage: Sequence[str]) -> str:
