@@ -1,5 +1,6 @@
 """docker/ and compose.yaml against what they repeat; no engine is needed."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -40,3 +41,12 @@ def test_whatever_names_a_published_image_names_this_versions() -> None:
     files = ["README.md", "compose.yaml", "deploy/kubernetes.yaml", *(ROOT / "docs").glob("*.md")]
     named = [re.findall(r"ghcr\.io/trainparity/trainparity:([^-]+)-c", (ROOT / file).read_text()) for file in files]
     assert all(named[:3]) and {version for versions in named for version in versions} == {__version__}
+
+
+def test_the_dev_container_is_an_image_of_the_dockerfile() -> None:
+    described = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    file = (ROOT / ".devcontainer" / described["build"]["dockerfile"]).resolve()
+    assert (ROOT / ".devcontainer" / described["build"]["context"]).resolve() == ROOT
+    dockerfile = file.read_text()
+    assert f" AS {described['build']['target']}\n" in dockerfile
+    assert f" {described['remoteUser']};" in dockerfile and f"WORKDIR {described['workspaceFolder']}\n" in dockerfile
