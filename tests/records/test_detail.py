@@ -46,6 +46,13 @@ def test_without_modules_neighbours_are_joined() -> None:
     assert found.distance == [[0], [3], [6], [9]]
 
 
+def test_many_modules_become_neighbours_before_one_row_swallows_all() -> None:
+    names = ["(all)", *(f"blocks.{number // 2}.{'ab'[number % 2]}" for number in range(40))]
+    found = strip([[float(row)] for row in range(41)], names).condensed(6, 1)
+    assert found.tensors[:2] == ["(all)", "blocks.0 to blocks.3"] and len(found.tensors) == 6
+    assert found.distance == [[0], [8], [16], [24], [32], [40]]
+
+
 def test_a_floor_of_zero_is_beyond_everything_but_equality() -> None:
     found = strip([[0.0, 1e-9], [0.0, 0.0]], floor=0.0)
     assert found.condensed(2, 1).distance == [[1e-9], [0.0]]

@@ -46,7 +46,8 @@ class Strip(Record):
         parts = [list(part) for part in np.array_split(range(len(self.steps)), min(columns, len(self.steps)))]
         if len(layers) == len(self.tensors) and len(parts) == len(self.steps):
             return self
-        chosen = [[_worst(distance, floor, members, part) for part in parts] for members in layers.values()]
+        ratio = _ratio(distance, floor)
+        chosen = [_worst(ratio, members, parts) for members in layers.values()]
         return self.model_copy(
             update={
                 "tensors": list(layers),
@@ -102,25 +103,47 @@ def write_details(folder: Path, details: Mapping[str, Detail]) -> None:
 
 
 def _layers(names: list[str], most: int) -> dict[str, list[int]]:
-    """Group rows by the path of their module, the longest that leaves at most `most` groups; `(all)` stays alone."""
+    """Group rows by the path of their module, or join neighbouring modules, to at most `most` groups.
+
+    The longest path that leaves few enough groups is taken, unless it leaves less than half of them.
+    """
     paths = [name.split(".") for name in names]
+    finer: dict[str, list[int]] = {}
     for depth in range(max(map(len, paths)), 0, -1):
         groups: dict[str, list[int]] = {}
         for row, path in enumerate(paths):
             groups.setdefault(".".join(path[:depth]), []).append(row)
-        if len(groups) <= most:
+        if len(groups) <= most and (not finer or 2 * len(groups) >= most):
             return groups
-    rest = [list(part) for part in np.array_split(range(1, len(names)), most - 1)]
-    return {names[0]: [0]} | {f"{names[part[0]]} to {names[part[-1]]}": part for part in rest}
+        if len(groups) <= most:
+            break
+        finer = groups
+    return _joined(finer, most)
 
 
-def _worst(distance: np.ndarray, floor: np.ndarray, rows: list[int], columns: list[int]) -> tuple[int, int]:
-    """Return the place of the largest distance / floor; one that is not known is larger than any."""
-    area = np.ix_(rows, columns)
-    apart = distance[area]
-    ratio = np.divide(apart, floor[area], out=np.where(apart == 0, 0.0, np.inf), where=floor[area] > 0)
-    row, column = divmod(int(np.argmax(np.where(np.isnan(apart), np.inf, ratio))), len(columns))
-    return rows[row], columns[column]
+def _joined(groups: dict[str, list[int]], most: int) -> dict[str, list[int]]:
+    """Join neighbouring groups, all but the first, which is everything together."""
+    first, *rest = groups
+    found = {first: groups[first]}
+    for part in np.array_split(rest, most - 1):
+        name = str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}"
+        found[name] = [row for group in part for row in groups[group]]
+    return found
+
+
+def _ratio(distance: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """Return distance / floor by row and column; infinite where one is not known, which is to hide behind nothing."""
+    beyond = np.where(distance == 0, 0.0, np.inf)
+    ratio = np.divide(distance, floor, out=beyond, where=floor > 0)
+    return np.where(np.isnan(distance), np.inf, ratio)
+
+
+def _worst(ratio: np.ndarray, rows: list[int], parts: list[list[int]]) -> list[tuple[int, int]]:
+    """Return for each part of the columns the place of the largest ratio in some rows."""
+    members = ratio[rows]
+    furthest, largest = members.argmax(0), members.max(0)
+    columns = [part[int(largest[part].argmax())] for part in parts]
+    return [(rows[furthest[column]], column) for column in columns]
 
 
 def _number(value: float) -> float | None:
