@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, judge, scaled
+from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.placement import place
 
@@ -47,6 +47,8 @@ NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
 OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
 MADE = {"made_elsewhere": whole(T)}
+MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
+FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
@@ -94,6 +96,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "inputs": [
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
+        (CONTENT, {**CONTENT, "gradients": OFF, **seen(FEW), "rank__samples": FEW[:, None]}),
         (CONTENT, {**CONTENT, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "precision": [
@@ -115,6 +118,7 @@ PROVED: dict[str, list[Pair]] = {
     "forward": [
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
+        ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
@@ -123,6 +127,7 @@ PROVED: dict[str, list[Pair]] = {
     "backward": [
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
+        ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
     ],
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
@@ -134,6 +139,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
         ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
     ],
+    "update": [({}, only_update(1.1))],
     "buffers-only": [({}, {"buffer": 0.1})],
 }  # fmt: skip
 
@@ -161,6 +167,7 @@ MISSED: dict[str, Pair] = {
     "learning-rate": ({}, {"lr": lambda step: 0.1 if step < 2 else 0.2}),
     "schedule": ({}, {"lr": lambda step: 0.2}),
     "optimizer-state": ({}, only_update(1.1)),
+    "update": ({}, {**only_update(1.1), "applied__norm": ones(T, P)}),
     "buffers-only": ({}, {"buffer": 0.1, "gradients": OFF}),
 }  # fmt: skip
 
@@ -224,7 +231,7 @@ def test_a_difference_is_placed_whatever_its_cause(link: str, right: dict[str, A
 
 
 def test_an_unknown_cause_is_placed_and_says_what_is_equal() -> None:
-    found = judge({}, {"gradients": OFF})
+    found = judge({}, {"gradients": OFF, "rank__backwards": whole(T, 1, value=99)})  # more than are kept one by one
     assert (found.cause, found.link) == ("unknown", "accumulation")
     assert "equal in both: the weights before the step, the samples, what the model returns" in str(found.explanation)
     none = torch.zeros(T, 0, SKETCH, dtype=torch.float64)
@@ -243,3 +250,30 @@ def test_outputs_gradients_that_differ_by_one_factor_are_no_other_loss() -> None
 def test_more_samples_are_said_to_be_more() -> None:
     more = torch.cat([IDS, IDS + 1000], 1)
     assert "8 samples more are seen" in str(judge({}, {"gradients": OFF, **seen(more)}).explanation)
+
+
+def test_an_option_is_told_where_it_differs() -> None:
+    only_a = OTHER.clone()
+    only_a[:, 1:] = 0.01
+    found = judge({}, {**only_update(1.1), "setting__weight_decay": only_a})
+    assert str(found.explanation) == "other options: weight_decay of a.weight: 0.01 against 0.5"
+
+
+def test_ranks_are_those_of_the_run_that_is_named() -> None:
+    assert "the ranks of right hold different parameters" in str(judge({"ranks": 2}, ranks_part()).explanation)
+
+
+def test_what_lengthens_a_gradient_is_no_clipping() -> None:
+    longer = {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}
+    assert judge({"limit": 1e3}, longer).cause == "unknown"
+
+
+def test_a_coarse_format_does_not_make_one_factor_of_another_gradient() -> None:
+    """A tenth that is left over is no rounding where the twins are a hundredth apart."""
+    coarse = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+
+    def doubled(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: 2 * g * (1 + 0.2 * drawn(31, step, shape=g.shape)) for name, g in found.items()}
+
+    found = judge(coarse, {**coarse, "gradients": doubled})
+    assert found.cause != "loss-normalisation", found.explanation

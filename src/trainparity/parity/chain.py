@@ -27,6 +27,8 @@ class Chain:
     loss and returns nothing else, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
+    touched: list[str]
+    """The outputs whose values are beyond the floor itself."""
     given_back: list[str]
     """Those through which a gradient came in both runs."""
     one_sided: list[str]
@@ -34,7 +36,8 @@ class Chain:
     factor: float
     """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
     backward: list[str]
-    """Those whose gradient is beyond the margin when that factor is taken away."""
+    """Those whose gradient is beyond the margin when that factor is taken away, and further beyond it than the forward
+    pass, whose small differences a curved function makes larger."""
 
     @classmethod
     def of(cls, difference: "Difference") -> "Chain":
@@ -46,31 +49,52 @@ class Chain:
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
         given_back = gradients.in_both()
         judged = [name for name in outputs if name in given_back] if outputs else given_back[-1:]
+        if not set(outputs) <= set(names):
+            judged = []  # some of what the loss is computed from was not seen
         factor = gradients.factor(judged) if judged else 1.0
+        handed_on = _MAGNIFIED * values.furthest(_made(names)) if _same_rows(difference) else 0.0
         return cls(
             names=names,
             outputs=outputs,
             judged=judged,
-            forward=values.beyond(names, 1.0),
+            forward=values.beyond(names, 1.0, difference.margin),
+            touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
             one_sided=gradients.in_one(),
             factor=factor,
-            backward=gradients.beyond(given_back, factor),
+            backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
 
     @property
     def outputs_agree(self) -> bool | None:
-        """Whether all that the model returned agrees; None if nothing was recorded.
+        """Whether all that the model returned agrees; None if not all of it was recorded.
 
         Of a model that returns its loss alone it is what its modules return.
         """
-        inside = self.outputs or [name for name in self.names if not name.startswith(INPUT)]
-        return None if not inside else not set(inside) & set(self.forward)
+        inside = set(self.outputs or _made(self.names))
+        if inside & set(self.forward):
+            return False
+        return True if inside and inside <= set(self.names) else None
 
     @property
     def other_inputs(self) -> list[str]:
         """What the model is given with other values."""
         return [name for name in self.forward if name.startswith(INPUT)]
+
+
+_MAGNIFIED = 4
+"""How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""
+
+
+def _made(names: Sequence[str]) -> list[str]:
+    """Return what the model's modules return, without what it is given."""
+    return [name for name in names if not name.startswith(INPUT)]
+
+
+def _same_rows(difference: "Difference") -> bool:
+    """Tell whether both runs hand as many samples to the model in each pass: else sums may depend on the cut."""
+    rows = difference.pair("rank/rows")
+    return rows is not None and torch.equal(*rows)
 
 
 class _Pairs:
@@ -80,7 +104,6 @@ class _Pairs:
         self, difference: "Difference", kind: Literal["activation", "activation_gradient"], names: Sequence[str]
     ) -> None:
         self.names = list(names)
-        self._margin = difference.margin
         columns = []
         for trace in (difference.left, difference.right):
             index = [trace.layout.activations.index(name) for name in names]
@@ -102,10 +125,15 @@ class _Pairs:
         index = [self.names.index(name) for name in names]
         return fit(self._left[index].flatten(), self._right[index].flatten())[0] or 1.0
 
-    def beyond(self, names: Sequence[str], factor: float) -> list[str]:
+    def beyond(self, names: Sequence[str], factor: float, margin: float) -> list[str]:
         apart = self._distances(factor)
-        far = {name for name, off in zip(self.names, (apart > self._margin * self._floor).tolist(), strict=True) if off}
+        far = {name for name, off in zip(self.names, (apart > margin * self._floor).tolist(), strict=True) if off}
         return [name for name in names if name in far]
+
+    def furthest(self, names: Sequence[str]) -> float:
+        """Return the largest multiple of the floor among some names."""
+        found = (self._distances(1.0) / self._floor).nan_to_num(0.0)
+        return max((float(found[self.names.index(name)]) for name in names), default=0.0)
 
     def _distances(self, factor: float) -> Tensor:
         lengths = torch.linalg.vector_norm(self._left, dim=1)

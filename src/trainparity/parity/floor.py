@@ -91,12 +91,16 @@ class NoiseFloor:
 
 
 def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
-    """Name a twin that does not start where the reference does, within the rounding that it was moved by."""
+    """Name a twin that does not start where the reference does, within the rounding that it was moved by.
+
+    Of parameters that another optimizer holds nothing is said: it may have made its step before.
+    """
     layout = reference.layout
+    held = [place for place, name in enumerate(layout.parameters) if name not in layout.unoptimised]
     rows = [w.start for w in layout.windows() if not layout.steps[w.start] % (layout.window or layout.steps[-1] + 1)]
     for number, twin in enumerate(twins, 1):
         unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
-        apart = distances(reference, twin, "start")[rows, -1]
+        apart = distances(reference, twin, "start")[rows][:, held]
         if not bool((apart <= _MOVED * unit).all()):
             return f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run"
     return None

@@ -57,7 +57,6 @@ def test_activations_do_not_depend_on_how_the_batch_is_cut(
     state = {k: v.clone() for k, v in model.state_dict().items()}
     whole = step(watch, model, optimizer, X)
     model.load_state_dict(state)
-    watch.moved()
     cut = step(watch, model, optimizer, X[1::2], X[0::2])
     assert watch.forward.names == ["(input)", "0", "1", "2", "(output)"] and watch.forward.outputs == ["(output)"]
     assert torch.allclose(whole["activation/sketch"], cut["activation/sketch"], rtol=1e-5, atol=1e-5)
@@ -202,3 +201,30 @@ def test_samples_that_the_loop_knows_are_kept_apart_where_a_backward_pass_is_not
     seen = watch.end()
     assert seen["sample_ids"].tolist() == [5, 6, 7, 8, 9, 10, 11, 12]
     assert seen["rank/rows"].tolist() == [[3, 5]] and seen["rank/backwards"].tolist() == [1]
+
+
+def test_weights_that_change_past_autograd_between_steps_are_seen(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    first = step(watch, model, optimizer, X)
+    next(model.parameters()).data.mul_(2)
+    second = step(watch, model, optimizer, X)
+    assert torch.allclose(second["start/sketch"][0], 2 * first["weight/sketch"][0])
+
+
+class Halves(nn.Module):
+    def forward(self, data: Tensor) -> tuple[Tensor, ...]:
+        return data.unbind(1)
+
+
+def test_an_output_without_a_gradient_is_passed_over() -> None:
+    model = nn.Sequential(nn.Linear(4, 2), Halves())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    watch.begin()
+    model(X)[0].sum().backward()
+    optimizer.step()
+    seen = watch.end()
+    watch.close()
+    named = dict(zip(watch.forward.names, seen["activation_gradient/sketch"].norm(dim=1).tolist(), strict=True))
+    assert named["(output)"] > 0 and named["(output).1"] == 0

@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     clipping.clipped_otherwise,
     optimizer.optimizer_options,
     optimizer.optimizer_state,
+    optimizer.other_update,
     buffers.buffers_only,
 )
 

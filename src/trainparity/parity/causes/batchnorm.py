@@ -35,7 +35,7 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
 def rows_per_pass(trace: Trace, row: int) -> list[list[int]]:
     """Return how many samples one normalisation sees: by pass and rank, over all ranks for SyncBatchNorm."""
     rows = trace.arrays["rank/rows"][row]
-    if any(kind == "SyncBatchNorm" for kind in trace.layout.modules.values()):
+    if any("SyncBatchNorm" in kind for kind in trace.layout.modules.values()):
         rows = rows.sum(0, keepdim=True)
     return sorted([value for value in rank if value] for rank in rows.tolist())
 

@@ -65,9 +65,15 @@ def _clipped_otherwise(difference: Difference) -> bool:
     if max(cuts) and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits):
         return True
     kept = _kept(difference)
+    if max(kept) > 1 + _GROWN:
+        return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
     noise = difference.margin * difference.noise("gradient")  # of the norms
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * max(kept)
+
+
+_GROWN = 1e-4
+"""Part of its norm by which a gradient may be longer after clipping, for rounding."""
 
 
 def _kept(difference: Difference) -> list[float]:

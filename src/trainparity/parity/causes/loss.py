@@ -41,7 +41,14 @@ def scaled(difference: Difference) -> Finding | None:
 
 def _tolerance(difference: Difference) -> float:
     units = [trace.layout.unit_roundoff for trace in (difference.left, difference.right)]
-    return difference.tolerance if difference.same_precision else max(difference.tolerance, 32 * max(units))
+    if not difference.same_precision:
+        return max(difference.tolerance, 32 * max(units))
+    # In a coarse format the margin would excuse half a gradient: what is left over is rounding as the twins show it.
+    return min(difference.tolerance, max(_FINE, 4 * difference.noise("gradient")))
+
+
+_FINE = 1e-3
+"""Part of a gradient that may be left over, however little the twins are apart."""
 
 
 def _changed_after_backward(trace: Trace, row: int) -> float:

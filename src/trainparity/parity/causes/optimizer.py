@@ -3,8 +3,9 @@
 import torch
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
 
 
 def _options_differ(difference: Difference) -> bool:
@@ -23,12 +24,19 @@ def optimizer_options(difference: Difference) -> Finding | None:
     names, classes = facts.options(difference), _classes(difference)
     if not names or not difference.may_be_update:
         return None
-    used = facts.held(difference)
-    values = {name: [float(v[used].amax()) for v in difference.pair(facts.SETTING + name) or ()] for name in names}
-    what = "; ".join(f"{name}: {' against '.join(f'{v:g}' for v in both)}" for name, both in values.items())
+    what = "; ".join(_against(difference, name) for name in names)
     if classes[0] != classes[1]:
         what = f"{classes[0]} against {classes[1]}; {what}"
     return Finding(f"other options: {what}", {"options": names, "optimizers": classes})
+
+
+def _against(difference: Difference, name: str) -> str:
+    """Write an option's value in both runs, of the parameter where they are furthest apart."""
+    values = torch.stack(difference.pair(facts.SETTING + name) or ())[:, facts.held(difference)]
+    used = [key for key, held in zip(difference.left.layout.parameters, facts.held(difference), strict=True) if held]
+    furthest = int((values[0] - values[1]).abs().argmax())
+    where = f" of {used[furthest]}" if (values != values[:, :1]).any() else ""
+    return f"{name}{where}: {float(values[0][furthest]):g} against {float(values[1][furthest]):g}"
 
 
 @rule(
@@ -60,3 +68,26 @@ def optimizer_state(difference: Difference) -> Finding | None:
 
 def _classes(difference: Difference) -> list[str]:
     return [trace.layout.optimizer for trace in (difference.left, difference.right)]
+
+
+@rule(
+    "update",
+    "update",
+    proof="weights before the step, gradients as they are applied, options, state and class of the optimizer agree, "
+    "and the update does not",
+    advice="compare the code of both optimizers' `step`, and hooks on it",
+)
+def other_update(difference: Difference) -> Finding | None:
+    """The same optimizer makes another update of the same gradients."""
+    applied = difference.pair("applied/norm")
+    if difference.stage != "update" or difference.beyond["start"] or applied is None:
+        return None
+    apart = torch.linalg.vector_norm(applied[0] - applied[1])
+    if not float(apart) <= difference.tolerance * float(torch.linalg.vector_norm(applied[0])):
+        return None  # something else has changed the gradients
+    moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
+    return Finding(
+        f"{difference.runs[1]} makes another update than {difference.runs[0]} of the same gradients with the same "
+        f"options: {some(moved)}",
+        {"parameters": moved, "optimizers": _classes(difference)},
+    )

@@ -8,6 +8,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.passes import INPUT, OUTPUT
+from trainparity.parity.recording.trace import Trace
 
 
 def same_start(difference: Difference) -> bool:
@@ -27,7 +28,8 @@ def same_cut(difference: Difference) -> bool:
 def _outputs_agree(difference: Difference) -> bool:
     """Tell whether the model returns the same from the same start, and the gradient by what it returns is recorded."""
     chain = difference.chain
-    return same_start(difference) and bool(chain.outputs_agree) and bool(chain.judged)
+    given_back = chain.judged or set(chain.outputs) & set(chain.one_sided)
+    return same_start(difference) and bool(chain.outputs_agree) and bool(given_back)
 
 
 @rule(
@@ -40,8 +42,10 @@ def _outputs_agree(difference: Difference) -> bool:
 def forward(difference: Difference) -> Finding | None:
     """The same weights and samples make other outputs."""
     chain, first = difference.chain, difference.first_activation
-    if not same_start(difference) or first is None or chain.other_inputs or chain.outputs_agree:
+    if not same_start(difference) or first is None or chain.other_inputs:
         return None
+    if chain.outputs_agree and not (same_cut(difference) and chain.touched):
+        return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of
     others = _other_modules(difference)
@@ -132,17 +136,42 @@ def backward(difference: Difference) -> Finding | None:
     off = [name for name in chain.backward if not name.startswith(INPUT)]
     own = own_gradients_agree(difference)
     if not off and own is not False:
-        return None
+        return _changed_later(difference)
     parameters = [name for name in difference.beyond["gradient"] if name != ALL]
     if off:
-        where = f"the gradient of the output of {off[-1]}"
+        where, advice = f"the gradient of the output of {off[-1]}", ""
     else:
         where = f"the gradient of {parameters[-1] if parameters else 'a parameter'}, though those of all outputs agree,"
+        advice = "look for a term of the loss that takes the weights themselves, a hook on them, or a custom function"
     return Finding(
         f"{where} differs in {difference.runs[1]} from {difference.runs[0]}; the model returns the same, and the "
         "gradient of the loss by that agrees",
         {"modules": off, "parameters": parameters, "equal": [*_EQUAL, "gradients of the outputs"]},
+        advice,
     )
+
+
+def _changed_later(difference: Difference) -> Finding | None:
+    """Find gradients that are not what backward passes have made: something changes them before they are applied."""
+    changed = [not _adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
+    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    if changed[0] == changed[1] or not names:
+        return None
+    return Finding(
+        f"in {difference.who(changed[0])} the gradient of {names[-1]} is changed after backward has made it; what "
+        "backward makes agrees",
+        {"parameters": names, "equal": [*_EQUAL, "gradients of the outputs", "what each backward pass adds"]},
+        "look for hooks on parameters, and for code between backward and the update",
+    )
+
+
+def _adds_up(trace: Trace, row: int) -> bool:
+    """Tell whether the gradient is the mean over ranks of what their backward passes have made."""
+    micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]
+    if not micro.any() or int(trace.arrays["rank/backwards"][row].amax()) > micro.shape[1]:
+        return True  # not all of them were kept
+    left_over = fit(micro.sum(1).mean(0), total)[1]
+    return left_over <= max(1e-3, 16 * trace.layout.stored_roundoff)
 
 
 def own_gradients_agree(difference: Difference) -> bool | None:

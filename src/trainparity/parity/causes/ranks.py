@@ -21,7 +21,7 @@ def clipped_by_own_norms(difference: Difference) -> Finding | None:
         norms = trace.arrays["rank/clip_norm"][row]
         if _gradients_agree(trace, row) and not torch.allclose(norms, norms[0].expand_as(norms), equal_nan=True):
             return Finding(
-                f"{side} ranks hold equal gradients but clip them by different norms",
+                f"the ranks of {side} hold equal gradients but clip them by different norms",
                 _evidence(side, trace, row) | {"norms_by_rank": norms.tolist()},
             )
     return None
@@ -48,13 +48,14 @@ def ranks_disagree(difference: Difference) -> Finding | None:
             what = "gradients agree, weights do not: the ranks started or stepped apart"
         else:
             what = "gradients are not all-reduced, or only some of them"
-        return Finding(f"{side} ranks hold different parameters after step {trace.layout.steps[row]}: {what}", evidence)
+        step = trace.layout.steps[row]
+        return Finding(f"the ranks of {side} hold different parameters after step {step}: {what}", evidence)
     return None
 
 
 def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
     """Yield the runs whose ranks disagree at the step or before, with the first such row."""
-    for side, trace in (("the reference's", difference.left), ("the other run's", difference.right)):
+    for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
         row = disagreement(trace)
         if row is not None and row <= difference.row:
             yield side, trace, row
@@ -67,7 +68,7 @@ def _gradients_agree(trace: Trace, row: int) -> bool:
 
 def _evidence(side: str, trace: Trace, row: int) -> Evidence:
     return {
-        "run": side.removesuffix("'s"),
+        "run": side,
         "step": trace.layout.steps[row],
         "gradients_agree": _gradients_agree(trace, row),
         "backward_passes_by_rank": trace.arrays["rank/backwards"][row].double().tolist(),

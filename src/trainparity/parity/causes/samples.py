@@ -112,22 +112,24 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
 @rule(
     "inputs",
     "inputs",
-    proof="as many samples, known by their contents, none of which is common to both runs: other values, or other data",
+    proof="as many samples, known by their contents, none of which is common to both runs, or few and those in the "
+    "same steps: other values, or other data",
     advice="prepare the data in one way (normalisation, resizing, number format); give `samples=` where samples are "
     "augmented",
 )
 def other_values(difference: Difference) -> Finding | None:
-    """Every sample has other contents."""
+    """Samples have other contents."""
     counts, (ours, theirs) = difference.pair("num_samples"), _over_the_run(difference)
     if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
         return None
     by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
-    if not by_content or ours & theirs or not difference.floor.same_samples:
+    common = len(ours & theirs)
+    if not by_content or (common and not _at_their_places(difference)) or not difference.floor.same_samples:
         return None
     return Finding(
-        f"none of the {len(ours)} samples that {difference.runs[0]} is given reaches {difference.runs[1]} with the "
-        "same values",
-        {"samples": [float(count) for count in counts], "common": 0},
+        f"{common or 'none'} of the {len(ours)} samples that {difference.runs[0]} is given reach {difference.runs[1]} "
+        "with the same values",
+        {"samples": [float(count) for count in counts], "common": common},
     )
 
 
@@ -166,7 +168,21 @@ def _identified(difference: Difference) -> bool:
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
     ours, theirs = _over_the_run(difference)
-    return bool(ours & theirs)
+    return bool(ours & theirs) and not _at_their_places(difference)
+
+
+def _at_their_places(difference: Difference) -> bool:
+    """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed."""
+    ours, theirs = _over_the_run(difference)
+    common = ours & theirs
+    if 2 * len(common) >= min(len(ours), len(theirs)):
+        return False
+    for row in range(len(difference.left.layout.steps)):
+        one, two = (common & set(_identities(trace, row)) for trace in (difference.left, difference.right))
+        ranks = [set(seen) - {0} for seen in difference.right.arrays["rank/samples"][row].tolist()]
+        if one != two or any(seen and seen <= common for seen in ranks):
+            return False
+    return True
 
 
 def _over_the_run(difference: Difference) -> tuple[set[int], set[int]]:

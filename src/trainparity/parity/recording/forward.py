@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
@@ -113,15 +113,16 @@ class ForwardHooks:
         elif self.active and not torch.is_grad_enabled() and self._depth == 0:
             self._blind_depth += 1
 
-    def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
+    def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> Any:
         if self._looking() and self._depth:
             self._depth -= 1
             if self._depth == 0:
-                self._end_pass(module, output)
+                return self._end_pass(module, output)
         elif self._blind_depth and not torch.is_grad_enabled():
             self._blind_depth -= 1
             if self._blind_depth == 0:  # it may be a frozen part, whose output another part is given
                 self._aside = inputs, keywords, list(tensors(output))
+        return None
 
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         evaluating = torch.tensor([not module.training for _, module in self.modules])
@@ -148,16 +149,18 @@ class ForwardHooks:
             given = identifying(inputs, keywords)
             if given is None:
                 return
+        rows = given[None] if _is_one_sample(given, module) else given
         earlier = self._made(given) or next((one for hooks in _ALL if (one := hooks._made(given))), None)
-        others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(given)]
+        others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(rows)]
         if earlier is None and others and (given.grad_fn is not None or module is not self._source):
             earlier = others[-1]  # another part is called, with as many rows
         if earlier is not None:
             found.after(earlier)
+            earlier.handed_on = True
             self._outputs |= {name: True for name in earlier.outputs if name in self._outputs}
         elif given.grad_fn is None:
             self._source = self._source or module
-            found.of(self._identities(inputs, keywords, given))
+            found.of(self._identities(inputs, keywords, rows))
         # Else another model made the input: there are no samples to know it by.
 
     def _made(self, given: Tensor) -> Pass | None:
@@ -172,26 +175,38 @@ class ForwardHooks:
             self._aside = None
         return next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
 
-    def _end_pass(self, module: nn.Module, output: Any) -> None:
+    def _end_pass(self, module: nn.Module, output: Any) -> Any:
+        """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
         found = self._passes[-1]
+        trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
+        if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
+            output = tree_map_only(Tensor, _alias, output)
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name
         made = list(tensors(output))
+        self._returned.append((found, made))
+        found.drew = random_state(self._model) != found.state
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
             each = numbered(name, place)
             seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._noise)
             self._note(each, seen)
             if seen:
-                found.outputs.append(each)
-                self._outputs.setdefault(each, False)
-        found.drew = random_state(self._model) != found.state
-        self._returned.append((found, made))
-        for tensor in made[:_MOST_TENSORS]:
+                self._is_output(found, each)
             if tensor.requires_grad:
-                tensor.register_hook(lambda gradient: self._reached(found))  # type: ignore[no-untyped-call]
+                output_of = each if tensor.ndim else None
+                tensor.register_hook(lambda gradient, name=output_of: self._reached(found, name))  # type: ignore[no-untyped-call]
+        return output
 
-    def _reached(self, found: Pass) -> None:
-        """Tell of the backward pass when it reaches what the model returned."""
+    def _is_output(self, found: Pass, name: str) -> None:
+        """Note that the loop got a tensor; one whose rows are no samples is among them without being seen."""
+        if name not in found.outputs:
+            found.outputs.append(name)
+            self._outputs.setdefault(name, False)
+
+    def _reached(self, found: Pass, name: str | None) -> None:
+        """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss."""
+        if name and not found.handed_on:
+            self._is_output(found, name)
         found.reach()
         if self.on_backward:
             self.on_backward()
@@ -204,18 +219,18 @@ class ForwardHooks:
         if seen and name not in self.names:
             self.names.append(name)
 
-    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], given: Tensor) -> Tensor:
+    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], rows: Tensor) -> Tensor:
         if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
             self.next_micro_batch()  # its backward pass was not seen
         if self._micro_batch < len(self._expected):
             known = self._expected[self._micro_batch]
-            part = known[self._taken : self._taken + len(given)]
+            part = known[self._taken : self._taken + len(rows)]
             self._taken += len(part)
-            if len(part) == len(given):
+            if len(part) == len(rows):
                 return part
         if self._samples is not None:
             return self._samples(inputs, keywords).detach().flatten().to("cpu", torch.int64)
-        return row_digests(given).cpu()
+        return row_digests(rows).cpu()
 
     def sums(self) -> Tensor:
         """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
@@ -232,6 +247,11 @@ _ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()
 
 _MOST_TENSORS = 8
 """Tensors of what a model is given or returns that are looked at."""
+
+
+def _alias(tensor: Tensor) -> Tensor:
+    """Return a view of a tensor: the gradient that comes to it is the loss's alone."""
+    return tensor.view_as(tensor) if tensor.grad_fn is not None else tensor
 
 
 def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
@@ -256,6 +276,12 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
     if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)
     return tensor
+
+
+def _is_one_sample(given: Tensor, module: nn.Module) -> bool:
+    """Tell whether a vector is the features of one sample, as reinforcement learning gives them, and not a batch."""
+    first = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
+    return given.ndim == 1 and given.is_floating_point() and first is not None and first.in_features == len(given)
 
 
 def _are_images(values: list[Any]) -> bool:

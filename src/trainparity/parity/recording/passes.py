@@ -21,12 +21,19 @@ INPUT, OUTPUT = "(input)", "(output)"
 _CHUNK = 1 << 24
 """Numbers that are held in float64 at a time."""
 
+_SIGNS = 64
+"""Random signs of each sample: as many as a hash has bits."""
+
+_FEW = 8
+"""Numbers of a sample below which all signs are used: one sum of one number is a multiple of any other."""
+
 
 class Pass:
     """A call of the model, or of a part of it that the loop calls by itself.
 
     What a module returns [B, ...] is summed over the samples, each with a random sign that belongs to the sample; and
     so is the gradient of it. Such a sum does not depend on how the batch was cut into micro-batches and over ranks.
+    Where a sample has few numbers, as in a regression, there are several such sums, with other signs.
     """
 
     def __init__(self, training: bool, state: int, evaluating: Tensor) -> None:
@@ -35,6 +42,8 @@ class Pass:
         """Identities, int64 [B]; None: the pass takes what an earlier one, or another model, returned."""
         self.source: Pass | None = None
         """The pass whose samples these are, where the loop calls parts of a model one after the other."""
+        self.handed_on = False
+        """Whether a later pass is given what it returned."""
         self.reached = False
         """Whether a backward pass came through it."""
         self.drew = False
@@ -43,16 +52,17 @@ class Pass:
         self.gradients: dict[str, Tensor] = {}
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
-        self._signs: Tensor | None = None
+        self._hashes: Tensor | None = None
+        """Of the samples, int64 [B]: each bit is a random sign. Zero for a row that is none."""
 
     def of(self, samples: Tensor) -> None:
         """Take samples by their identities, int64 [B]."""
         self.samples = samples
-        self._signs = (1.0 - 2.0 * (mix(samples + 1) & 1).double()) * (samples != STAND_IN)
+        self._hashes = mix(samples + 1) * (samples != STAND_IN)
 
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
-        self.source, self._signs = source, source._signs
+        self.source, self._hashes = source, source._hashes
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
@@ -82,20 +92,29 @@ class Pass:
             tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
         return True
 
-    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
+    def _given_back(self, name: str, gradient: Tensor | None, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
+        if gradient is None:  # an undefined one, as an LSTM's second backward pass hands over
+            return None
         if (seen := self._sum(gradient, sketch)) is not None:
             _add(self.gradients, name, seen)
         return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None
 
     def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
-        """Sketch the signed sum over the samples; None where the rows are no samples."""
-        if self._signs is None or not len(self._signs) or len(tensor) % len(self._signs):
+        """Sketch the signed sums over the samples; None where the rows are no samples."""
+        if self._hashes is None or not len(self._hashes) or len(tensor) % len(self._hashes):
             return None
-        rows = where_float64_is(tensor.detach()).flatten(1) if tensor.ndim > 1 else tensor.detach()[:, None]
-        signs = self._signs.to(rows.device).repeat_interleave(len(rows) // len(self._signs))
+        rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
+        hashes, sums = self._hashes.to(rows.device), _SIGNS if rows.shape[1] < _FEW else 1
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
-        parts = zip(torch.split(signs, at_once), torch.split(rows, at_once), strict=True)
-        return sketch(torch.stack([part @ some.double() for part, some in parts]).sum(0))
+        parts = zip(torch.split(rows, at_once), torch.split(hashes, at_once), strict=True)
+        # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
+        return sketch(torch.stack([some.double().T @ _signs(part, sums) for some, part in parts]).sum(0))
+
+
+def _signs(hashes: Tensor, count: int) -> Tensor:
+    """Return the first signs of each sample: float64 [B, count]; zeros for a row that is none."""
+    bits = (hashes[:, None] >> torch.arange(count, device=hashes.device)) & 1
+    return (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
 
 
 def numbered(name: str, place: int) -> str:

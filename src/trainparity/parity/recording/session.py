@@ -137,7 +137,6 @@ class Session:
             self._move(step)
         if step and plan.keep is not None:
             checkpoints.save(plan.keep / name, watch.model, watch.optimizer, {}, {}, main=self.rank == 0)
-        watch.moved()
 
     def _move(self, step: int) -> None:
         """Move a twin's weights as coarsely as its forward pass rounds."""

@@ -45,7 +45,7 @@ class Layout(Record):
     outputs: list[str] = Field(default_factory=list)
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
     modules: dict[str, str] = Field(default_factory=dict)
-    """Class by name of every module."""
+    """Class by name of every module; one that extends PyTorch's names both, as `Norm(BatchNorm2d)`."""
     tied: dict[str, str] = Field(default_factory=dict)
     """Other names of parameters that are shared."""
     modal: list[str] = Field(default_factory=list)

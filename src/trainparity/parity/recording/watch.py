@@ -54,7 +54,6 @@ class StepWatch:
         self.on_skipped: Callable[[], None] | None = None
         """Called when a loss scaler has skipped an update for an overflow."""
         self._groups: Tensor | None = None
-        self._last: tuple[list[tuple[int, int]], Tensor] | None = None
         intercept.listen(self)
 
     def close(self) -> None:
@@ -77,7 +76,7 @@ class StepWatch:
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
             "outputs": self.forward.outputs,
-            "modules": {name: type(module).__name__ for name, module in self.forward.modules},
+            "modules": {name: _class_of(module) for name, module in self.forward.modules},
             "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
             "modal": [name for name, module in self.forward.modules if _has_modes(module)],
             "frozen": [name for name, p in parameters.items() if not p.requires_grad],
@@ -120,7 +119,6 @@ class StepWatch:
         self._read_forward()
         self._read_backward()
         self._read_clipping()
-        self._last = (self._versions(), arrays["weight/sketch"])
         self._active = self.forward.active = self._backward.active = False
         return arrays
 
@@ -184,10 +182,7 @@ class StepWatch:
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
         parameters = list(self.model.parameters())
-        if self._last is not None and self._last[0] == self._versions():
-            self._arrays["start/sketch"] = self._last[1]  # nobody has touched the weights since the last step
-        else:
-            self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
+        self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
         states = [self.optimizer.state.get(parameter, {}) for parameter in parameters]
         self._arrays["state/norm"] = torch.tensor(
             [self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)]
@@ -200,13 +195,6 @@ class StepWatch:
     def _main_sketch(self, tensor: Tensor) -> Tensor:
         """Sketch on rank 0; the other ranks need none."""
         return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
-
-    def moved(self) -> None:
-        """Forget the weights of the last step: the loop has loaded or moved them."""
-        self._last = None
-
-    def _versions(self) -> list[tuple[int, int]]:
-        return [(id(parameter), parameter._version) for parameter in self.model.parameters()]
 
     def _state_norm(self, parameter: Tensor, state: dict[str, Any]) -> float:
         """Return the L2 norm of all of the optimizer's state that has the parameter's shape."""
@@ -294,6 +282,13 @@ class StepWatch:
         arrays["scale/value"] = torch.tensor(self._scale, dtype=torch.float64)
         arrays["scale/clipped"] = torch.tensor(self._clipped_scaled)
         arrays["scale/left"] = torch.tensor(self._scale_pending())
+
+
+def _class_of(module: nn.Module) -> str:
+    """Name a module's class, with PyTorch's own that it extends: `Linear`, or `Norm(BatchNorm2d)`."""
+    own = type(module)
+    known = next((kind for kind in own.__mro__ if kind.__module__.startswith("torch.nn.modules")), own)
+    return own.__name__ if known in (own, nn.Module) else f"{own.__name__}({known.__name__})"
 
 
 def _has_modes(module: nn.Module) -> bool:
