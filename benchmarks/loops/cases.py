@@ -38,5 +38,16 @@ CASES = {
         ("ref", "accum", 1, "different", "batch-coupled-loss|loss-or-targets|samples"),
         ("ref", "bug_temperature", 1, "different", "loss-or-targets"),
     ]),
+    "variational": ("variational.py", _pairs(
+        "accum compile accum+compile", deviation="forward", detach="backward", beta="loss-or-targets",
+    )),
+    "own_optimizer": ("own_optimizer.py", _pairs(
+        "accum fused", iterations="update", length="update", nesterov="optimizer-state", rate="learning-rate",
+        smoothing="loss-or-targets",
+    )),
+    "one_state_at_a_time": ("one_state_at_a_time.py", _pairs(
+        "accum batched", discount="loss-or-targets", scale="loss-or-targets", through="loss-or-targets",
+        nozero="gradients-not-zeroed",
+    )),
     "autoencoder": ("autoencoder.py", _pairs("accum", target="loss-or-targets", dropped="samples")),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Loops as public examples have them: one output, one sample at a time, outputs used inside, layers of one's own."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,6 +117,34 @@ def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
     found = judged(tmp_path, variant(shape, **reference), variant(shape, **change))
     assert (found.verdict, found.cause) == ("different", cause), found.explanation
     assert str(tmp_path / "b") in str(found.explanation) or cause in ("batchnorm-statistics", "weights-not-loaded")
+
+
+def compiled(shape: type[Loop], **changes: object) -> Loop:
+    return variant(shape, build=lambda self: torch.compile(shape.build(self), backend="eager"), **changes)
+
+
+def test_what_a_compiled_model_is_given_and_returns_is_looked_at_from_outside(tmp_path: Path) -> None:
+    found = judged(tmp_path, OneOutput(), compiled(OneOutput, flipped=True))
+    assert found.cause == "loss-or-targets", found.explanation
+    found = judged(tmp_path, OwnNorm(), compiled(OwnNorm, parts=4))
+    assert found.cause == "batchnorm-statistics", found.explanation
+    assert judged(tmp_path, compiled(OneOutput), compiled(OneOutput, parts=4)).verdict == "equivalent"
+
+
+def test_compiled_code_that_draws_random_numbers_is_not_taken_for_another_function(tmp_path: Path) -> None:
+    def dropping(self: Loop) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.5), nn.Linear(6, 1), nn.Sigmoid())
+
+    def eager_backend(graph: Any, inputs: Any) -> Any:
+        def run(*given: Any) -> Any:
+            torch.rand(1)  # as a compiled mask is another one than eager code's
+            return graph(*given)
+
+        return run
+
+    other = variant(OneOutput, build=lambda self: torch.compile(dropping(self), backend=eager_backend))
+    found = judged(tmp_path, variant(OneOutput, build=dropping), other)
+    assert (found.verdict, found.cause) == ("different", "unknown"), found.explanation
 
 
 @pytest.mark.parametrize("shape", [OneOutput, Unbatched, OutputUsedInside])

@@ -54,6 +54,10 @@ class Gan:
             for loss in [sum(losses)] if self.joined else losses:
                 loss.backward()
         self.opt_d.step()
+        self.after_d()
+
+    def after_d(self) -> None:
+        """Leave the discriminator as it is."""
 
     def step_g(self, rows: Tensor) -> None:
         self.opt_g.zero_grad()
@@ -105,7 +109,13 @@ def evaluating(self: Gan, noise: Tensor) -> Tensor:
     return self.g(noise)  # type: ignore[no-any-return]
 
 
+def clamped(self: Gan) -> None:
+    for parameter in self.d.parameters():
+        parameter.data.clamp_(-0.1, 0.1)
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str, str | None]] = {
+    "the discriminator is clamped": ({"after_d": clamped}, "weights-not-loaded", None),
     "the generator's labels": ({"generator_loss": lambda self, x: functional.softplus(x)}, "loss-or-targets", "G"),
     "the discriminator keeps gradients": ({"zero_d": False}, "gradients-not-zeroed", None),
     "other real samples": ({"real": lambda self, part: REAL[part.flip(0).clamp(min=1)]}, "samples", None),

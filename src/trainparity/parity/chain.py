@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.fitting import fit
-from trainparity.parity.recording.passes import INPUT
+from trainparity.parity.recording.passes import INPUT, OUTPUT
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -75,6 +75,11 @@ class Chain:
         if inside & set(self.forward):
             return False
         return True if inside and inside <= set(self.names) else None
+
+    @property
+    def inside(self) -> list[str]:
+        """The model's modules that both runs have seen: none where one of them runs compiled."""
+        return [name for name in self.names if not name.startswith((INPUT, OUTPUT))]
 
     @property
     def other_inputs(self) -> list[str]:

@@ -45,7 +45,8 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
 def _rank(verdict: Verdict) -> tuple[bool, int]:
     """Order differences: what follows from another model comes last, then by the order in which steps are made."""
     evidence = verdict.evidence
-    return bool(evidence.get("made_by_another_model")), int(evidence.get("sequence", verdict.step or 0))
+    follows = evidence.get("made_by_another_model") or evidence.get("judged_by_another_model")
+    return bool(follows), int(evidence.get("sequence", verdict.step or 0))
 
 
 def _coarsest(found: Mapping[str, Verdict]) -> list[Resolution]:

@@ -47,8 +47,8 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     early = [_zeroed_between(trace, difference.row) for trace in (difference.left, difference.right)]
     if early[0] != early[1]:
         return Finding(
-            f"at step {difference.step} of {difference.who(early[0])} the gradients of earlier micro-batches are "
-            "thrown away before the last one",
+            f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "
+            f"away before the last one, and {difference.who(early[1])} does not",
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step, not between micro-batches",
         )

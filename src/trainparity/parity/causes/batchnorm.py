@@ -19,13 +19,16 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     first = difference.first_activation
     if difference.stage != "gradient" or not norms or rows[0] == rows[1]:
         return None
-    if first is not None and "BatchNorm" not in kinds.get(first, ""):
+    inside = difference.chain.inside
+    if inside and first is not None and "BatchNorm" not in kinds.get(first, ""):
         return None
-    if first is None and not any(name.rpartition(".")[0] in norms for name in difference.beyond["buffer"]):
+    if (first is None or not inside) and not any(
+        name.rpartition(".")[0] in norms for name in difference.beyond["buffer"]
+    ):
         return None
     return Finding(
         (
-            f"{first or norms[0]} normalises over {_brief(rows[0])} samples at a time in "
+            f"{first if inside and first else norms[0]} normalises over {_brief(rows[0])} samples at a time in "
             f"{difference.runs[0]}, over {_brief(rows[1])} in {difference.runs[1]}"
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},

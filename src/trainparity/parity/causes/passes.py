@@ -48,6 +48,8 @@ def forward(difference: Difference) -> Finding | None:
         return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of
+    if not chain.inside and max(float(drew.sum()) for drew in difference.pair("rank/drew") or (torch.zeros(1),)):
+        return None  # compiled code draws other numbers from the same generator
     others = _other_modules(difference)
     agree = chain.names[: chain.names.index(str(first))]
     last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
@@ -111,6 +113,9 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         also = (
             ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
         )
+    if max(difference.numbers("judged_elsewhere")):
+        evidence["judged_by_another_model"] = True
+        also += ", or another model that the loss goes through"
     return Finding(
         f"the model returns the same for the same samples in both runs, and in {difference.runs[1]} the gradient of "
         f"the loss by it is another one: another loss function, or other targets{also}",

@@ -21,7 +21,10 @@ Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 class ForwardHooks:
     """Hooks on every module of a plain model; between `begin` and `read` they look at what passes."""
 
-    def __init__(self, model: nn.Module, size: int, samples: Samples | None, *, attach: bool) -> None:
+    def __init__(
+        self, model: nn.Module, size: int, samples: Samples | None, *, whole: nn.Module | None, inside: bool
+    ) -> None:
+        """Attach to a model: to all of its modules (`inside`), and to `whole`, which is called in its place."""
         self._model, self._samples = model, samples
         self._sketch = Sketcher(size)
         self.names: list[str] = []
@@ -33,8 +36,11 @@ class ForwardHooks:
         self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
         self._names = {id(module): name for name, module in self.modules}
         self._handles: list[Any] = []
-        if attach:
+        if inside:
             self._attach()
+        elif whole is not None:
+            self._names[id(whole)] = "(model)"
+            self._attach_to([whole])
         self.active = False
         self.on_enter: Callable[[torch.dtype | None], None] | None = None
         """Called once, before the model's next forward pass, with what autocast computes in."""
@@ -59,7 +65,11 @@ class ForwardHooks:
 
             self._handles.append(module.register_forward_hook(seen))
         # After those: a twin's noise makes another tensor of an output, which the next part is given.
-        for _, module in self.modules:
+        self._attach_to([module for _, module in self.modules])
+
+    def _attach_to(self, called: Sequence[nn.Module]) -> None:
+        """Look at what the loop gives to some modules, and gets from them."""
+        for module in called:
             self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
 
@@ -70,7 +80,7 @@ class ForwardHooks:
 
     @property
     def attached(self) -> bool:
-        """Whether forward passes are seen: hooks inside a compiled model would break its graph."""
+        """Whether forward passes are seen, at least from outside."""
         return bool(self._handles)
 
     def close(self) -> None:
@@ -157,6 +167,7 @@ class ForwardHooks:
         if earlier is not None:
             found.after(earlier)
             earlier.handed_on = True
+            earlier.judged_elsewhere |= earlier not in self._passes and given.grad_fn is not None
             self._outputs |= {name: True for name in earlier.outputs if name in self._outputs}
         elif given.grad_fn is None:
             self._source = self._source or module

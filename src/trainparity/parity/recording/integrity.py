@@ -21,7 +21,7 @@ _SHAPES = {
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
-    "made_elsewhere": "T", "evaluating": "TN",
+    "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",
     "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
     "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
@@ -33,7 +33,8 @@ _WHOLE_NUMBERS = {
     "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "num_samples", "sample_ids",
     "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
-    "made_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards", "scale/clipped", "scale/left",
+    "made_elsewhere", "judged_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards",
+    "scale/clipped", "scale/left",
 }  # fmt: skip
 
 

@@ -44,6 +44,8 @@ class Pass:
         """The pass whose samples these are, where the loop calls parts of a model one after the other."""
         self.handed_on = False
         """Whether a later pass is given what it returned."""
+        self.judged_elsewhere = False
+        """Whether another model is given it to make the loss of it, as a discriminator is."""
         self.reached = False
         """Whether a backward pass came through it."""
         self.drew = False

@@ -97,7 +97,8 @@ class Trace:
       for shards `rank/after`: as backward left it.
     - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
       steps gradients, samples and passes are the first evaluation's.
-    - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned.
+    - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned; `judged_elsewhere`: those
+      whose output another recorded model is given, so that its weights are part of the loss.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it

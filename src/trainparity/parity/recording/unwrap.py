@@ -34,6 +34,16 @@ def is_compiled(model: nn.Module) -> bool:
     return any(is_optimized(module) or module._compiled_call_impl is not None for module in model.modules())
 
 
+def hookable(model: nn.Module) -> nn.Module | None:
+    """Return what is called in a compiled model's place, and not compiled itself: hooks on it break no graph.
+
+    That is `torch.compile`'s wrapper, or a module of which parts are compiled; None after `module.compile()`.
+    """
+    while isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
+        model = cast(nn.Module, model.module)
+    return model if model._compiled_call_impl is None else None
+
+
 def _is_fabric(model: nn.Module) -> bool:
     kind = type(model)
     return kind.__name__ == "_FabricModule" and kind.__module__.startswith(("lightning", "lightning_fabric"))

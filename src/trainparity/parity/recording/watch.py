@@ -14,7 +14,7 @@ from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
-from trainparity.parity.recording.unwrap import is_compiled, unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
 
 MAX_SAMPLES = 4096
 """Samples of a step that are kept one by one; of more, only their common hash."""
@@ -46,7 +46,9 @@ class StepWatch:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
         self.wrapped, self.model, self.optimizer = model, unwrap_model(model), unwrap_optimizer(optimizer)
         self._sketch = Sketcher(sketch_size)
-        self.forward = ForwardHooks(self.model, sketch_size, samples, attach=not is_compiled(model))
+        self.forward = ForwardHooks(
+            self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
+        )
         self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
         self.forward.on_backward = self._backward.reached
         self._before = self.optimizer.register_step_pre_hook(self._updating)
@@ -248,6 +250,7 @@ class StepWatch:
         arrays["rank/drew"] = ranks.gather(torch.tensor(sum(one.drew for one in passes)))
         elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
         arrays["made_elsewhere"] = torch.tensor(len(elsewhere))
+        arrays["judged_elsewhere"] = torch.tensor(sum(one.judged_elsewhere for one in passes))
         mode = passes[0].evaluating if passes else torch.zeros(len(seen.modules), dtype=torch.bool)
         arrays["evaluating"] = mode
         local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
