@@ -277,3 +277,9 @@ def test_a_coarse_format_does_not_make_one_factor_of_another_gradient() -> None:
 
     found = judge(coarse, {**coarse, "gradients": doubled})
     assert found.cause != "loss-normalisation", found.explanation
+
+
+def test_a_step_for_every_micro_batch_is_said() -> None:
+    halves = torch.cat([IDS[:2].view(4, -1), torch.zeros(T, SAMPLES // 2, dtype=torch.int64)], 1)
+    found = judge({}, {"gradients": OFF, **seen(halves)})
+    assert found.cause == "samples" and "2 steps are made of one" in str(found.explanation), found.explanation

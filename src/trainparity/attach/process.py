@@ -105,18 +105,27 @@ class Process:
             self._see_another(optimizer)
 
     def _see_another(self, optimizer: "Optimizer") -> None:
-        """Record an optimizer that was made later, or in place of the first one, which has made no step."""
-        from trainparity.attach.owners import beside
+        """Record an optimizer that was made later, or in place of one that is recorded."""
+        from trainparity.attach.owners import beside, updates_for
 
         if self._replaces_first(optimizer):
             for recorder in self._recorded.values():
                 recorder.close()
             self._recorded, self._facts = {}, {}
             self._attach(optimizer, None)
+        elif (old := next((one for one in self._recorded if updates_for(optimizer, one)), None)) is not None:
+            self._go_on_with(optimizer, old)
         elif not self._steps_of_others.get(self._name(optimizer)) and beside(optimizer, list(self._recorded)) == list(
             self._recorded
         ):
             self._try(lambda: self._record(optimizer, None, self._folder_name(optimizer)))
+
+    def _go_on_with(self, optimizer: "Optimizer", old: "Optimizer") -> None:
+        """Record the steps that an optimizer makes over tensors of a recorded one: the script has made it anew."""
+        self._recorded[old].go_on_with(optimizer)
+        self._recorded = {optimizer if key is old else key: recorder for key, recorder in self._recorded.items()}
+        facts = self._facts.pop(old)
+        self._facts[optimizer] = {**facts, "optimizer": type(optimizer).__name__}
 
     def _replaces_first(self, optimizer: "Optimizer") -> bool:
         """Tell whether an optimizer steps in place of the first recorded one, which has made no step.

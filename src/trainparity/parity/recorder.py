@@ -124,6 +124,12 @@ class Recorder:
             if name == "loss":
                 self._loss = number
 
+    def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the steps of another optimizer from now on, which the loop has made in place of the first."""
+        self._after.remove()
+        self._session.watch.go_on_with(optimizer)
+        self._after = self._session.watch.optimizer.register_step_post_hook(self._updated)
+
     def close(self) -> None:
         """Write the trace and remove all hooks."""
         if self._closed:

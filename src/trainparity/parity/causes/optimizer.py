@@ -59,7 +59,11 @@ def optimizer_state(difference: Difference) -> Finding | None:
     apart = abs(total[0] - total[1]) > max(1e-3, difference.tolerance) * max(total)
     if not apart and steps[0] == steps[1]:
         return None
-    lost = " (one of them has none: lost on resume)" if min(total) == 0 < max(total) else ""
+    lost = (
+        " (one of them has none: lost on resume, or with an optimizer made anew)"
+        if min(total) == 0 < max(total)
+        else ""
+    )
     return Finding(
         f"before step {difference.step} the optimizer's state differs{lost}",
         {"norm_of_the_state": total, "steps_counted": list(steps)},

@@ -59,6 +59,11 @@ def other_samples(difference: Difference) -> Finding | None:
             f"{len(extra)} samples more are seen",
             "count world size and accumulation once in the size of a micro-batch",
         )
+    elif not extra and (several := _spread_over(difference, ours)):
+        what, advice = (
+            f"{len(missing)} samples are left out, and come in the steps after it: {several} steps are made of one",
+            "call optimizer.step() once, after the last micro-batch's backward",
+        )
     elif not extra:
         what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
     else:
@@ -189,6 +194,16 @@ def _over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
     """Return the samples of all traced steps of both runs."""
     left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in (difference.left, difference.right))
     return {int(i) for i in left if i}, {int(i) for i in right if i}
+
+
+def _spread_over(difference: Difference, ours: list[int]) -> int:
+    """Return how many steps of the other run hold the samples of the reference's step; 0 if they do not."""
+    found: list[int] = []
+    for count, row in enumerate(range(difference.row, len(difference.right.layout.steps)), 1):
+        found += _identities(difference.right, row)
+        if len(found) >= len(ours):
+            return count if Counter(found) == Counter(ours) else 0
+    return 0
 
 
 def _identities(trace: Trace, row: int) -> list[int]:

@@ -58,6 +58,12 @@ class StepWatch:
         self._groups: Tensor | None = None
         intercept.listen(self)
 
+    def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
+        """Watch the steps of another optimizer."""
+        self._before.remove()
+        self.optimizer = unwrap_optimizer(optimizer)
+        self._before = self.optimizer.register_step_pre_hook(self._updating)
+
     def close(self) -> None:
         """Remove all hooks."""
         self.forward.close()
