@@ -194,3 +194,13 @@ def test_every_damage_of_a_trace_is_noticed(saved: Path) -> None:
         )  # white space
         assert harmless or verdict.exit_code == 2, (number, place, position, kind, verdict)
     assert undamaged.verdict == "different" and compare_folders(saved / "a", saved / "b") == undamaged
+
+
+def test_updates_that_begin_after_a_learning_rate_of_zero_are_no_jump() -> None:
+    """Adam's step is nearly a sign: twins' updates part at once, and there were none before."""
+    late: dict[str, Any] = {"lr": lambda step: 0.1 if step else 0.0}
+    reference, moved = trace(**late), twins(**late)
+    for twin in moved:
+        update = twin.arrays["weight/sketch"] - twin.arrays["start/sketch"]
+        twin.arrays["weight/sketch"][1] += 0.05 * update[1]
+    assert NoiseFloor(reference, moved).flaw is None

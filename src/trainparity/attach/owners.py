@@ -37,8 +37,7 @@ def optimizer_of(module: nn.Module, optimizers: Sequence[torch.optim.Optimizer])
         for number, optimizer in enumerate(optimizers)
         if (share := sum(held.get(key, 0) for key in parameters_of(optimizer)))
     }
-    # One that wraps another (SAM, Lookahead) leaves the step to it.
-    inner = [n for n in shares if not any(_holds(optimizers[n], optimizers[m]) for m in shares if m != n)]
+    inner = [n for n in shares if not any(_leaves_step_to(optimizers[n], optimizers[m]) for m in shares if m != n)]
     best = max(inner, key=lambda number: (shares[number], number), default=None)
     return None if best is None else optimizers[best]
 
@@ -46,7 +45,12 @@ def optimizer_of(module: nn.Module, optimizers: Sequence[torch.optim.Optimizer])
 def updates_for(optimizer: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
     """Tell whether an optimizer makes the steps over tensors that were expected of another one."""
     shared = parameters_of(optimizer).keys() & parameters_of(other).keys()
-    return bool(shared) and not _holds(optimizer, other)
+    return bool(shared) and not wraps(optimizer, other)
+
+
+def wraps(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
+    """Tell whether one of two optimizers holds the other, so that both make a step where one is asked to."""
+    return _holds(one, other) or _holds(other, one)
 
 
 def beside(optimizer: torch.optim.Optimizer, others: Sequence[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
@@ -64,7 +68,15 @@ _MOST = 8
 
 def _apart(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
     shared = parameters_of(one).keys() & parameters_of(other).keys()
-    return one is not other and not shared and not _holds(one, other) and not _holds(other, one)
+    return one is not other and not shared and not wraps(one, other)
+
+
+def _leaves_step_to(outer: torch.optim.Optimizer, inner: torch.optim.Optimizer) -> bool:
+    """Tell whether an optimizer wraps another one (SAM, Lookahead) that makes the whole step.
+
+    One that holds more tensors (ZeRO) sends what each rank has updated to the others after the inner one's step.
+    """
+    return _holds(outer, inner) and parameters_of(outer).keys() <= parameters_of(inner).keys()
 
 
 def _holds(outer: torch.optim.Optimizer, inner: torch.optim.Optimizer) -> bool:

@@ -192,6 +192,8 @@ class Process:
 
     def _stepped(self, optimizer: "Optimizer", *_: Any) -> None:
         """Count a step that has been made, and stop the script after the last one that is asked for."""
+        from trainparity.attach.owners import wraps
+
         limit = self._session.plan.steps
         if os.getpid() != self._pid or self._stopped:
             return
@@ -200,6 +202,8 @@ class Process:
             self._steps_of_others = dict.fromkeys(self._steps_of_others, 0)
             if limit and first[1].step >= limit:
                 self._stop()
+            return
+        if any(wraps(optimizer, recorded) for recorded in self._recorded):
             return
         name = self._name(optimizer)
         self._steps_of_others[name] = self._steps_of_others.get(name, 0) + 1

@@ -79,8 +79,11 @@ class NoiseFloor:
     def _jump(self, kind: Compared, floor: Tensor) -> str | None:
         """Name a step in which the floor of all tensors of a kind becomes useless at once: rounding grows slowly."""
         steps, width, rounded = self.reference.layout.steps, floor[:, -1], rounding(self.reference, kind)[:, -1]
+        still = norms(self.reference, "update").sum(1) == 0  # as in a warm-up that begins at a learning rate of zero
         for window in self.reference.layout.windows():
             for row in range(window.start + 1, window.stop):
+                if kind == "update" and still[row - 1]:
+                    continue
                 before = max(float(width[row - 1]), float(rounded[row]))
                 if float(width[row]) > max(_USELESS, _JUMP * before):
                     return (

@@ -1,0 +1,36 @@
+"""Which optimizer makes the steps of a module, where one holds another."""
+
+import torch
+from torch import nn
+
+from trainparity.attach.owners import beside, optimizer_of, updates_for
+
+
+class Outer(torch.optim.SGD):
+    """Makes its step through an optimizer of some of its tensors, or of all."""
+
+    def __init__(self, parameters: list[nn.Parameter], inner: torch.optim.Optimizer) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.inner = inner
+
+
+def test_an_optimizer_that_wraps_another_leaves_the_step_to_it() -> None:
+    model = nn.Linear(2, 2)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    outer = Outer(list(model.parameters()), inner)
+    assert optimizer_of(model, [inner, outer]) is inner
+    assert not updates_for(outer, inner) and not updates_for(inner, outer) and beside(inner, [outer]) == []
+
+
+def test_one_whose_inner_one_holds_this_ranks_part_alone_makes_the_step() -> None:
+    model = nn.Linear(2, 2)
+    inner = torch.optim.SGD([model.weight], lr=0.1)
+    outer = Outer(list(model.parameters()), inner)
+    assert optimizer_of(model, [inner, outer]) is outer
+    assert not updates_for(inner, outer)
+
+
+def test_one_that_is_made_anew_updates_for_the_old_one() -> None:
+    model = nn.Linear(2, 2)
+    old, anew = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
+    assert updates_for(anew, old)
