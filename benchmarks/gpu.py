@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = Path(".gpu/packages.tar.gz")
 RESULTS = Path("benchmarks/results")
@@ -63,6 +65,8 @@ def main() -> int:
     pieces = [p for p in (REHEARSAL if options.rehearse else PIECES) if p.name in (options.only or [p.name])]
     if not pieces:
         parser.error(f"--only {', '.join(options.only)}: no such piece")
+    if not options.rehearse and not torch.cuda.is_available():
+        parser.error("torch finds no NVIDIA GPU here; --rehearse tries what can be tried without")
     until = time.monotonic() + 60 * options.minutes
     outcomes = {}
     for piece in pieces:

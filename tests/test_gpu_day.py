@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu.py"
 MARK = "open({path!r}, 'a').write('x')"
@@ -26,8 +27,8 @@ def called(
     day: ModuleType, monkeypatch: pytest.MonkeyPatch, state: Path, commands: dict[str, str], *arguments: str
 ) -> int:
     monkeypatch.chdir(SCRIPT.parents[1])
-    monkeypatch.setattr(day, "PIECES", [day.Piece(name, ["-c", command]) for name, command in commands.items()])
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--state", str(state), *arguments])
+    monkeypatch.setattr(day, "REHEARSAL", [day.Piece(name, ["-c", command]) for name, command in commands.items()])
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--rehearse", "--state", str(state), *arguments])
     return int(day.main())
 
 
@@ -67,6 +68,14 @@ def test_the_day_is_rehearsed_on_a_small_model(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 0, (done.stdout, (tmp_path / "logs/where-time-goes.txt").read_text())
     assert "ddpm" in (tmp_path / "logs/where-time-goes.txt").read_text()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_called_done(tmp_path: Path) -> None:
+    command = [sys.executable, SCRIPT, "--state", tmp_path / "state"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no NVIDIA GPU" in done.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_every_piece_names_a_script_or_module_that_is_there(day: ModuleType) -> None:
