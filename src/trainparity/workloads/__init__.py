@@ -5,17 +5,29 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainparity import extras
 from trainparity.validation import ParamsError, Section, not_one_of, validate
-from trainparity.workloads.base import Batch, Workload
-from trainparity.workloads.randomness import SampleRandomness
+
+if TYPE_CHECKING:
+    from trainparity.workloads.base import Batch as Batch
+    from trainparity.workloads.base import Workload as Workload
+    from trainparity.workloads.randomness import SampleRandomness as SampleRandomness
 
 __all__ = ["Batch", "SampleRandomness", "Section", "Workload", "load", "module_of", "names"]
 
 _REGISTRY = "trainparity.workloads.registry"
 """Imported by this name, so that it is part of no run's code: the workload that it leads to is, a new entry is not."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is asked for: these need torch, and who only launches a run does not."""
+    if name in ("Batch", "Workload", "SampleRandomness"):
+        from trainparity.workloads import base
+
+        return getattr(base, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def names() -> list[str]:
@@ -28,7 +40,7 @@ def _registry() -> dict[str, str]:
     return found
 
 
-def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> Workload:
+def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> "Workload":
     """Make a workload from params.yaml's `workload` section; `path` only names that file in errors.
 
     `name` is an entry of the registry or `package.module:Class`, importable from the working directory.
@@ -53,8 +65,10 @@ def module_of(name: str) -> str:
     return _registry().get(name, name).partition(":")[0]
 
 
-def _import(name: str, path: Path) -> type[Workload]:
+def _import(name: str, path: Path) -> "type[Workload]":
     """Import a workload class, ours or a user's."""
+    from trainparity.workloads.base import Workload
+
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
