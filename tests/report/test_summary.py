@@ -107,6 +107,11 @@ def test_steps_that_shared_the_machine_give_no_speedup(root: Path) -> None:
     assert "clock went from 2,500 to 1,900 MHz and cores were slowed down for their heat 3 times" in sentence
 
 
+def test_a_reference_that_shared_the_machine_gives_no_speedup_either(root: Path) -> None:
+    time_ddp(root, step_ms=[10.0] * 20, reference_ms=[20.0] * 10 + [90.0] * 10)
+    assert "or those of its reference beside it, scatter too much" in withheld(build(root).configurations["ddp"])
+
+
 def test_a_run_that_took_no_turns_with_its_reference_has_no_speedup(root: Path) -> None:
     time_ddp(root, reference_ms=[], unpaired="the reference does not fit on cuda beside it")
     assert "does not fit on cuda beside it" in withheld(build(root).configurations["ddp"])

@@ -104,11 +104,18 @@ class Timing(Record):
     @property
     def step_percentiles_ms(self) -> tuple[float, float, float]:
         """The 10th, 50th and 90th percentile of the timed steps."""
-        deciles = statistics.quantiles(self.step_ms, n=10, method="inclusive")
-        return deciles[0], deciles[4], deciles[8]
+        return _percentiles(self.step_ms)
 
     @property
     def steady(self) -> bool:
-        """Whether the machine was the run's alone: the 90th percentile of steps is within `UNSTEADY` times the 10th."""
-        low, _, high = self.step_percentiles_ms
-        return high <= UNSTEADY * low
+        """Whether the machine was the run's alone: the 90th percentile of steps is within `UNSTEADY` times the 10th.
+
+        Those of the reference beside it count too.
+        """
+        of_each = [_percentiles(times) for times in (self.step_ms, self.reference_ms) if len(times) > 1]
+        return all(high <= UNSTEADY * low for low, _, high in of_each)
+
+
+def _percentiles(times: list[float]) -> tuple[float, float, float]:
+    deciles = statistics.quantiles(times, n=10, method="inclusive")
+    return deciles[0], deciles[4], deciles[8]

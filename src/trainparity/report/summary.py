@@ -83,7 +83,8 @@ def _unsteady(timing: Timing) -> str | None:
         return None
     p10, _, p90 = timing.step_percentiles_ms
     return (
-        f"the steps of {timing.run} took {number(p10)} to {number(p90)} ms (p10-p90): "
+        f"the steps of {timing.run}, or those of its reference beside it, scatter too much (its own: {number(p10)} to "
+        f"{number(p90)} ms, p10-p90): "
         f"{words.disturbance(timing.machine) or 'something else used the machine'}; "
         f"measure again with `{words.again(timing.run)}`"
     )
