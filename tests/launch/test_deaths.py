@@ -57,10 +57,12 @@ def test_a_rank_that_the_launcher_had_to_kill_is_not_blamed(tmp_path: Path) -> N
     assert blamed(tmp_path, {1: -signal.SIGKILL, 0: 1, 2: -signal.SIGKILL}).startswith("rank 1 was ended by SIGKILL")
 
 
-def test_of_ranks_that_were_stuck_those_that_only_waited_come_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [0, 1])
+def test_of_ranks_that_were_stuck_those_that_only_waited_come_last(tmp_path: Path, threads: int) -> None:
     stack(tmp_path, 0, "/site-packages/torch/distributed/distributed_c10d.py", "all_reduce")
     stack(tmp_path, 1)
-    (tmp_path / STACKS.format(2)).write_text("Timeout (0:00:10)!\n")  # it ended while it wrote
+    whole = STACK.format(file="deadline.py", function="_watch").splitlines(keepends=True)
+    (tmp_path / STACKS.format(2)).write_text("".join(whole[: 1 + 2 * threads]))  # it ended while it wrote
     found = blamed(tmp_path, {0: 1, 1: 1, 2: 1})
     assert found.startswith("no step ended in 0:00:10: rank 1 was in model.py:9 loss; rank 0 waited in ")
     assert "rank 2" not in found

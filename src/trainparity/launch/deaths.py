@@ -149,7 +149,8 @@ class _Place:
         found = re.search(r"Timeout \((.+?)\)", text)
         self.limit = found[1] if found else "its deadline"
         threads = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)
-        frames = max(([*_FRAME.finditer(thread)] for thread in threads), key=_is_main)
+        # Other threads come first, so a process that ended while this was written may have left theirs alone.
+        frames = next((those for thread in threads if _is_main(those := [*_FRAME.finditer(thread)])), [])
         own = [f for f in frames if not re.search(_LIBRARIES, f["file"])]
         place = next(iter(own or frames), None)
         self.name = f"{_short(place['file'])}:{place['line']} {place['function']}" if place else ""
@@ -157,8 +158,8 @@ class _Place:
         """Whether a backward pass or a collective, where a rank waits for the others, was under way."""
 
 
-def _is_main(frames: list[re.Match[str]]) -> tuple[bool, int]:
-    return any(frame["file"].endswith("trainparity/training/worker.py") for frame in frames), len(frames)
+def _is_main(frames: list[re.Match[str]]) -> bool:
+    return any(frame["file"].endswith("trainparity/training/worker.py") for frame in frames)
 
 
 def _short(file: str) -> str:
