@@ -71,6 +71,7 @@ WRONG = [
         Control(loop=loop, cause="optimizer-state")
         for loop in (update.OtherWeightDecay, update.StateLost, update.OtherOptimizer)
     ),
+    Control(loop=update.DecayedByAHook, cause="update"),
     *(Control(loop=loop, cause="weights-not-loaded") for loop in (parameters.OtherSeed, parameters.HeadNotLoaded)),
     Control(loop=parameters.NotTied, cause="weights-not-loaded", models=("transformer",)),
     *(Control(loop=loop, cause="frozen-parameter") for loop in (parameters.Frozen, parameters.Detached)),

@@ -58,3 +58,18 @@ class OtherOptimizer(Loop):
         if self.seed % 2:
             return torch.optim.Adam(self.plain.parameters(), lr=1e-3, weight_decay=0.01)
         return torch.optim.SGD(self.plain.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=True)
+
+
+class DecayedByAHook(Loop):
+    """A hook on the optimizer's step that shrinks the weights, besides the optimizer's own weight decay."""
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        optimizer = super().make_optimizer()
+
+        @torch.no_grad()
+        def shrink(*_: object) -> None:
+            for parameter in self.plain.parameters():
+                parameter.mul_(1 - 1e-3)
+
+        optimizer.register_step_post_hook(shrink)
+        return optimizer
