@@ -2,7 +2,6 @@
 
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +14,11 @@ from trainparity.data.prepared import load as load_data
 from trainparity.data.workers import WorkersFailed
 from trainparity.loading.memory import descendants_memory, settled_shared_memory
 from trainparity.loading.spec import MeasurementSpec, measurement
-from trainparity.measure.clocks import synchronise
 from trainparity.ownership import end_with_owner
 from trainparity.params import Loader
 from trainparity.records.loading import LoaderFigures, LoaderMemory
 from trainparity.strategies import Execution
+from trainparity.training.lane import Lane
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.precision import tensor_cores
@@ -56,15 +55,15 @@ def measure(spec: MeasurementSpec) -> LoaderFigures:
     timed_until = spec.warmup + spec.batches
     # So many more that every buffer is still full after the timed steps.
     end = timed_until + max(_LEAST_COMPARED, loader.workers * loader.prefetch_factor + 1)
-    batches = trainer.batches(0, end, loader)
-    steps = [_step(spec, trainer, batches, number) for number in range(timed_until)]
-    times, waits = zip(*steps[spec.warmup :], strict=True)
+    lane = Lane(trainer, loader, end, spec.placement.num_threads)
+    lane.train(timed_until, progress=lambda: None)
+    times, waits = lane.times[spec.warmup :], lane.waits[spec.warmup :]
     epochs = spec.batches / trainer.sampler.steps_per_epoch
     memory = _memory(trainer)
-    same = _same(batches, trainer.batches(timed_until, end, Loader()))
+    same = _same(lane.batches, trainer.batches(timed_until, end, Loader()))
     return LoaderFigures(
         batches=spec.batches,
-        first_batch_s=steps[0][1],
+        first_batch_s=lane.waits[0],
         step_ms=statistics.median(times) * 1e3,
         wait_ms=statistics.median(waits) * 1e3,
         epoch_s=sum(times) / epochs,
@@ -83,7 +82,10 @@ class _Training(Trainer):
 
 
 class _LoadingAlone(_Training):
-    """Draws nothing: that happens in this process, however batches are loaded."""
+    """Trains and draws nothing: that happens in this process, however batches are loaded."""
+
+    def step(self, step: int, micro_batches: list[MicroBatch]) -> Tensor:
+        return torch.zeros(())
 
     def with_randomness(self, batch: Batch, step: int) -> Batch:
         return batch
@@ -94,17 +96,6 @@ def _trainer(spec: MeasurementSpec) -> Trainer:
     workload = workloads.load(spec.workload.name, spec.workload.options)
     execution = Execution(device=torch.device(spec.placement.device))
     return kind(workload, load_data(spec.data), spec.train, spec.configuration, execution)
-
-
-def _step(spec: MeasurementSpec, trainer: Trainer, batches: Steps, number: int) -> tuple[float, float]:
-    """Fetch a step's batch and train on it, if it is to be trained on; return both times together, and the wait."""
-    started = time.perf_counter()
-    micro_batches = next(batches)
-    fetched = time.perf_counter()
-    if spec.mode == "training":
-        trainer.step(number, micro_batches)
-        synchronise(trainer.execution.device)
-    return time.perf_counter() - started, fetched - started
 
 
 def _memory(trainer: Trainer) -> LoaderMemory:

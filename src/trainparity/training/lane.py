@@ -19,7 +19,8 @@ class Lane:
     def __init__(self, trainer: Trainer, loader: Loader, steps: int, num_threads: int) -> None:
         """Be ready for so many steps, each on so many intra-op threads."""
         self.trainer = trainer
-        self._batches = trainer.batches(0, steps, loader)
+        self.batches = trainer.batches(0, steps, loader)
+        """Those of the steps not yet made."""
         self._numbers = count()
         self._num_threads = num_threads
         self.times: list[float] = []
@@ -31,7 +32,7 @@ class Lane:
         """Make the next optimizer step."""
         self._use_threads()
         started = perf_counter()
-        micro_batches = next(self._batches)
+        micro_batches = next(self.batches)
         fetched = perf_counter()
         self.trainer.step(next(self._numbers), micro_batches)
         synchronise(self.trainer.execution.device)
