@@ -8,20 +8,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
+from results_file import save
 from torch import Tensor, nn
 from torchvision.models import resnet18
 
 import trainparity
-from trainparity.environment import detect
-from trainparity.records.base import write_text
 
-RESULTS = Path(__file__).parent / "results"
 INTERVAL = 50
 """The Recorder's default."""
 
@@ -50,23 +47,15 @@ def main(
     large: Annotated[bool, typer.Option(help="Trace 50 steps of a model of 365 million parameters.")] = True,
 ) -> None:
     """Measure, print and write benchmarks/results/recorder-<device>.json."""
-    environment = detect()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    name = next((a.name for a in environment.accelerators), environment.processor)
     result: dict[str, Any] = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "fingerprint": environment.fingerprint,
-        "device": name,
-        "torch": environment.torch,
-        "threads": torch.get_num_threads(),
         "interval": INTERVAL,
         "cost": {label: _cost(make, device, rounds, steps) for label, make in WORKLOADS.items()},
     }
     if large:
         result["large"] = _large(device)
-    text = json.dumps(result, indent=1)
-    print(text)
-    write_text(RESULTS / f"recorder-{'-'.join(name.lower().replace('(r)', '').split())}.json", text + "\n")
+    print(json.dumps(result, indent=1))
+    print(save("recorder", result))
 
 
 def _resnet() -> tuple[nn.Module, Tensor]:

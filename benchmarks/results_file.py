@@ -16,7 +16,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 def save(benchmark: str, figures: dict[str, Any]) -> Path:
     """Write figures as `results/<benchmark>-<device>.json`, under the facts that they hold for; return the path."""
     environment = detect()
-    device = next((a.name for a in environment.accelerators), environment.processor)
+    device = environment.main_device
     facts = {
         "benchmark": benchmark,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

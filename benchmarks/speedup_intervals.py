@@ -24,8 +24,9 @@ from rich.table import Table
 from trainparity import params, workloads
 from trainparity.data import datasets
 from trainparity.data.prepared import load as load_data
-from trainparity.environment import Placement, detect, place
+from trainparity.environment import detect
 from trainparity.params import Configuration
+from trainparity.placement import Placement, place
 from trainparity.records.timing import Timing
 from trainparity.report.speedup import speedup
 from trainparity.report.words import disturbance

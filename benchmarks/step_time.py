@@ -17,9 +17,10 @@ from rich.table import Table
 
 from trainparity import params
 from trainparity.data import datasets
-from trainparity.environment import Placement, detect, place
+from trainparity.environment import detect
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.params import Params
+from trainparity.placement import Placement, place
 from trainparity.records import layout
 from trainparity.records.timing import Timing
 from trainparity.report.speedup import speedup

@@ -18,6 +18,7 @@ BELOW: dict[str, set[str]] = {
     "validation": {"errors"},
     "params": {"validation", "strategies"},
     "environment": {"extras", "params", "records"},
+    "placement": {"environment", "params"},
     "data": {"params", "records"},
     "workloads": {"extras", "validation", "params"},
     "strategies": {"validation"},
@@ -26,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "ownership",
+        "ownership", "placement",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -36,15 +37,16 @@ BELOW: dict[str, set[str]] = {
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "errors", "exits", "ownership", "closure",
-        "workloads", "strategies", "training",
+        "workloads", "strategies", "training", "placement",
     },
     "pipeline": {
-        "errors", "validation", "params", "records", "environment", "closure", "data", "workloads", "launch",
+        "errors", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
+        "launch",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {
         "ownership", "params", "records", "environment", "data", "workloads", "strategies", "measure", "training",
-        "launch",
+        "launch", "placement",
     },
     "checking": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
@@ -62,7 +64,7 @@ BELOW: dict[str, set[str]] = {
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "report", "errors", "exits", "running", "pipeline", "starter", "api",
+        "report", "errors", "exits", "running", "pipeline", "starter", "api", "placement",
     },
 }  # fmt: skip
 

@@ -9,11 +9,11 @@ import torch
 from trainparity import workloads
 from trainparity.data import datasets
 from trainparity.data.prepared import load as load_data
-from trainparity.environment import Placement
 from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing, Train, Workload
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge
+from trainparity.placement import Placement
 from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
 from trainparity.strategies import Execution

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.support.runs import configuration, prepared, spec, trainer_of
-from trainparity.environment import Placement
 from trainparity.params import Loader, Timing
+from trainparity.placement import Placement
 from trainparity.training import timing_phase
 from trainparity.training.loop import Trainer
 from trainparity.training.spec import RunSpec, TimedBeside

@@ -13,9 +13,10 @@ from trainparity import params as parameters
 from trainparity import validation
 from trainparity.cli.app import MarkdownPath, command
 from trainparity.cli.pipeline import reproduce
-from trainparity.environment import NODES, Environment, Placement, Unavailable, detect, place
+from trainparity.environment import NODES, Environment, detect
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.pipeline.repair import repair
+from trainparity.placement import Placement, Unavailable, place
 from trainparity.records import layout
 from trainparity.records.base import write_text
 from trainparity.records.run import Status

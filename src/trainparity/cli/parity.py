@@ -165,7 +165,7 @@ def controls(
     report = ControlReport(
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint=environment.fingerprint,
-        machine=next((a.name for a in environment.accelerators), environment.processor),
+        machine=environment.main_device,
         torch=environment.torch,
         seeds=seeds,
         controls=found,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from trainparity import extras
 from trainparity import params as parameters
-from trainparity.environment import IMAGE, Environment, Placement, place
+from trainparity.environment import IMAGE, Environment
 from trainparity.errors import UserError
 from trainparity.params import Configuration, Params
+from trainparity.placement import Placement, place
 from trainparity.records import layout
 from trainparity.records.base import Record
 

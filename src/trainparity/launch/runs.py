@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from trainparity.environment import Environment, Placement, Unavailable, place
+from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.launch.execution import execute, made_before, publish, status_of
 from trainparity.ownership import owned
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
+from trainparity.placement import Placement, Unavailable, place
 from trainparity.records import layout
 from trainparity.records.run import Status
 from trainparity.training.spec import RunSpec, TimedBeside

@@ -9,11 +9,12 @@ from itertools import product
 from pathlib import Path
 
 from trainparity.data.prepared import Manifest
-from trainparity.environment import Environment, Placement, Unavailable, place
+from trainparity.environment import Environment
 from trainparity.launch.processes import run_one
 from trainparity.launch.runs import device_name
 from trainparity.loading.spec import MeasurementSpec, Mode, measurement
 from trainparity.params import Loader, Loading, Params
+from trainparity.placement import Placement, Unavailable, place
 from trainparity.records.loading import LoaderMeasurement, LoadingReport
 
 _CHILD = "trainparity.loading.child"

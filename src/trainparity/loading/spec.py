@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from trainparity.environment import Placement
 from trainparity.params import Configuration, Loader, Train, Workload
+from trainparity.placement import Placement
 from trainparity.records.base import Record
 from trainparity.records.loading import LoaderFigures, LoaderMeasurement
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.records.base import INFINITE
+from trainparity.records.base import INFINITE, significant
 from trainparity.records.detail import COLUMNS, ROWS, Detail, Fact, Numbers, Strip
 from trainparity.records.verdict import Worst
 
@@ -143,4 +143,4 @@ def _environment(left: Trace, right: Trace) -> dict[str, tuple[str, str]]:
 
 def _numbers(values: Tensor, digits: int = 3) -> Numbers:
     """Round to so many significant digits; infinity is written as 1e300, what is not a number as null."""
-    return [None if value != value else float(f"{min(value, INFINITE):.{digits}g}") for value in values.tolist()]
+    return [None if value != value else significant(min(value, INFINITE), digits) for value in values.tolist()]

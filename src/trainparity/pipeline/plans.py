@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from trainparity import validation
-from trainparity.environment import Environment, Unavailable, place
+from trainparity.environment import Environment
 from trainparity.params import COUNTERPART, Params
 from trainparity.pipeline.plan import Plan
+from trainparity.placement import Unavailable, place
 from trainparity.records.base import RecordError
 
 PLANS = Path("runs/plan")

@@ -17,6 +17,12 @@ from trainparity.errors import UserError
 INFINITE = 1e300
 """Stands for infinity in a record, as JSON has none."""
 
+
+def significant(value: float, digits: int) -> float:
+    """Round to so many significant digits, which is all that a drawn or listed number needs."""
+    return float(f"{value:.{digits}g}")
+
+
 Settings = dict[str, str | int | float | bool | None]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
+from trainparity.records.base import significant
 from trainparity.records.detail import Detail
 from trainparity.report.artifacts import Artifacts, Run
 
@@ -72,4 +73,4 @@ def _band(details: Mapping[str, Detail]) -> dict[int, float]:
 
 def _rounded(value: float | None, digits: int) -> float | None:
     """Round to so many significant digits; null of what is not finite."""
-    return float(f"{value:.{digits}g}") if value is not None and math.isfinite(value) else None
+    return significant(value, digits) if value is not None and math.isfinite(value) else None

@@ -2,7 +2,7 @@
 
 import statistics
 
-from trainparity.records.base import Record
+from trainparity.records.base import Record, significant
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 
@@ -48,7 +48,7 @@ def experiment(status: Status, timing: Timing | None) -> dict[str, str | float |
         "peak_memory_mib": figures.peak_memory_mib if figures else None,
         "compile_s": timing.compile_s if timing else None,
     }
-    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in found.items()}
+    return {name: significant(value, 4) if isinstance(value, float) else value for name, value in found.items()}
 
 
 def figures_of(timing: Timing) -> Figures:

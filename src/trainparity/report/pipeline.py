@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
+from trainparity.records.base import significant
 from trainparity.report import curves, page, pictures, words
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.columns import pairs, runs
@@ -17,6 +18,7 @@ from trainparity.report.format import number
 from trainparity.report.origin import Origin
 from trainparity.report.page import Section
 from trainparity.report.schema import Summary
+from trainparity.report.speedup import ratios
 
 _LINKS = ("summary.json", "parity.csv", "timing.csv")
 
@@ -94,8 +96,8 @@ def _ratios(summary: Summary) -> dict[str, list[float]]:
     """Return the speed-up of each pair of steps, of the configurations that may show one."""
     timings = {name: run.timing for name, run in summary.configurations.items() if run.speedup and run.timing}
     return {
-        name: [float(f"{there / here:.4g}") for there, here in zip(t.reference_ms, t.step_ms, strict=True)]
-        for name, t in timings.items()
+        name: [significant(ratio, 4) for ratio in ratios(timing.reference_ms, timing.step_ms)]
+        for name, timing in timings.items()
     }
 
 

@@ -29,9 +29,14 @@ def speedup(reference_ms: Sequence[float], configuration_ms: Sequence[float]) ->
         reference_ms: Milliseconds of each step, positive; at least `LEAST_PAIRS`.
         configuration_ms: As many; number i belongs to number i of the reference.
     """
-    ratios = sorted(ours / theirs for ours, theirs in zip(reference_ms, configuration_ms, strict=True))
-    outside = _outside(len(ratios))
-    return Ratio(statistics.median(ratios), ratios[outside], ratios[-1 - outside])
+    found = sorted(ratios(reference_ms, configuration_ms))
+    outside = _outside(len(found))
+    return Ratio(statistics.median(found), found[outside], found[-1 - outside])
+
+
+def ratios(reference_ms: Sequence[float], configuration_ms: Sequence[float]) -> list[float]:
+    """Return the speed-up of each pair of steps."""
+    return [theirs / ours for theirs, ours in zip(reference_ms, configuration_ms, strict=True)]
 
 
 def _outside(count: int) -> int:

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainparity.environment import Placement
 from trainparity.params import Configuration, Dataset, Parity, Timing, Train, Workload
+from trainparity.placement import Placement
 from trainparity.records.base import Record
 
 WORKER = "trainparity.training.worker"
