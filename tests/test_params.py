@@ -132,6 +132,14 @@ def test_the_default_has_the_eight_configurations_each_compared_with_the_referen
             r"^params.yaml: configs.cpu.world_size: 2 with strategy single",
         ),
         (
+            lambda c: c["configs"]["fsdp-offload"].update(memory_format="channels_last"),
+            r"^params.yaml: configs.fsdp-offload.memory_format: channels_last with strategy fsdp; allowed: contiguous$",
+        ),
+        (
+            lambda c: c["configs"]["cpu"].update(compile_blocks=True),
+            r"^params.yaml: configs.cpu.compile_blocks: true with compile none; allowed: false$",
+        ),
+        (
             lambda c: c["configs"]["dp"].update(world_size=1),
             r"^params.yaml: configs.dp.world_size: 1 with strategy data_",
         ),

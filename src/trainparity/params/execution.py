@@ -67,6 +67,10 @@ class Configuration(Section):
     accumulation_steps: int = Field(default=1, ge=1, le=65_536)
     compile: Literal["none", "default", "reduce-overhead", "max-autotune"] = "none"
     """torch.compile's mode; `none` runs eagerly."""
+    compile_blocks: bool = False
+    """Compile the workload's blocks apart: blocks of one kind and shape are compiled once."""
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    """How 4-D tensors, the images and the weights of convolutions, lie in memory: as NCHW or as NHWC."""
     offload: Literal["none", "parameters", "activations", "both"] = "none"
     """What waits in host memory: parameters by FSDP's policy, activations saved for backward, or both."""
     activation_checkpointing: bool = False
@@ -86,6 +90,10 @@ class Configuration(Section):
             raise mistake(
                 f"{self.offload} with strategy {self.strategy}; parameters are offloaded by {able}", "offload"
             )
+        if self.memory_format != "contiguous" and not strategy.keeps_strides:
+            raise mistake(f"{self.memory_format} with strategy {self.strategy}; allowed: contiguous", "memory_format")
+        if self.compile_blocks and self.compile == "none":
+            raise mistake("true with compile none; allowed: false", "compile_blocks")
         if self.backend != "auto" and not strategy.distributed:
             raise mistake(f"{self.backend} with strategy {self.strategy}, whose ranks are not processes", "backend")
         return self

@@ -61,6 +61,10 @@ class Strategy:
     """Name of what replicates the model over several devices inside one process; empty: nothing does."""
     offloads_parameters: ClassVar[bool] = False
     """Whether parameters can wait in host memory."""
+    keeps_strides: ClassVar[bool] = True
+    """Whether parameters keep a memory format such as channels_last."""
+    compiles_blocks: ClassVar[bool] = False
+    """Whether the workload's blocks are always compiled apart."""
 
     @classmethod
     def misfit(cls, world_size: int, tensor_parallel_size: int) -> tuple[str, str] | None:
@@ -81,10 +85,6 @@ class Strategy:
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-
-    def compile(self, model: "nn.Module", workload: Divisible, mode: str) -> None:
-        """Compile the model in place, which keeps its parameters' names. Called before `setup`."""
-        model.compile(mode=mode)
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Move the model to its device and return what the loss calls. Called before the optimizer is made."""

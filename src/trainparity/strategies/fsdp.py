@@ -17,11 +17,8 @@ class Fsdp(Distributed):
     """Each block gathers its parameters before it runs and frees them after that."""
 
     offloads_parameters = True
-
-    def compile(self, model: "nn.Module", workload: Divisible, mode: str) -> None:
-        """Compile block by block: FSDP's hooks between the blocks would break one graph of the whole model."""
-        for part in workload.blocks(model) or (model,):
-            part.compile(mode=mode)
+    keeps_strides = False  # `fully_shard` refuses parameters that are not contiguous
+    compiles_blocks = True  # its hooks between the blocks would break one graph of the whole model
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Shard the blocks and then the remaining parameters; offloaded parameters stay in host memory."""

@@ -15,6 +15,7 @@ from trainparity.params import Configuration, Loader, Optimizer, Precision, Trai
 from trainparity.strategies import Execution, Strategy
 from trainparity.training.activation_checkpointing import recompute_in_backward
 from trainparity.training.clipping import clip_gradients
+from trainparity.training.memory_format import channels_last
 from trainparity.training.micro_batches import MicroBatch, MicroBatchPlan
 from trainparity.training.precision import autocast, grad_scaler, to_float64, without_dropout
 from trainparity.training.randomness import seed_step
@@ -75,13 +76,22 @@ class Trainer:
         self._draws = type(workload).draw is not Workload.draw
 
     def wrap(self) -> None:
-        """Set up recomputation, compilation, distribution, optimizer: in this order, as each changes the next."""
+        """Set up memory format, recomputation, compilation, distribution, optimizer: each changes the next."""
+        if self.configuration.memory_format == "channels_last":
+            channels_last(self.plain)
         if self.configuration.activation_checkpointing:
             recompute_in_backward(self.workload.blocks(self.plain) or (self.plain,))
-        if self.configuration.compile != "none":
-            self.strategy.compile(self.plain, self.workload, self.configuration.compile)
+        self._compile()
         self.model = self.strategy.setup(self.plain, self.workload)
         self.optimizer = self.workload.optimizer(self.plain) or make_optimizer(self.train.optimizer, self.plain)
+
+    def _compile(self) -> None:
+        """Compile the model, or its blocks, in place, which keeps the parameters' names."""
+        if self.configuration.compile == "none":
+            return
+        by_blocks = self.configuration.compile_blocks or self.strategy.compiles_blocks
+        for part in (self.workload.blocks(self.plain) if by_blocks else ()) or (self.plain,):
+            part.compile(mode=self.configuration.compile)
 
     @property
     def num_steps(self) -> int:
