@@ -23,7 +23,7 @@ from trainparity.testing import assert_same_training
 from trainparity.workloads import SampleRandomness
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[A-Z]*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("[A-Z]*.md"))]
 DOCUMENTS = "\n".join(path.read_text(encoding="utf-8") for path in dict.fromkeys(PAGES))
 PYTHON = re.findall(r"```python\n(.*?)```", DOCUMENTS, re.DOTALL)
 
@@ -79,7 +79,7 @@ def test_every_target_of_make_that_is_named_exists() -> None:
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", DOCUMENTS, re.MULTILINE)) <= {*targets}
 
 
-@pytest.mark.parametrize("page", dict.fromkeys(PAGES), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", dict.fromkeys(PAGES), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), link
@@ -115,7 +115,7 @@ def test_every_piece_of_python_compiles_and_imports_what_is_there(code: str) -> 
 
 
 def test_the_example_of_a_test_passes() -> None:
-    [code] = [code for code in PYTHON if "def train(record" in code]
+    [code] = [code for code in PYTHON if "def train(record, accumulation_steps" in code]
     names: dict[str, Any] = {}
     exec(compile(code, "docs/ci.md", "exec"), names)
     names["test_accumulation"](SimpleNamespace(assert_same_training=assert_same_training))
