@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -6,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer.main
 
 from tests.support import report_tree, synthetic
 from trainparity import cli
@@ -41,7 +43,7 @@ def trainparity(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
 
 def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -> None:
-    done = trainparity("doctor", "--json")
+    done = trainparity("doctor", "--json", "-")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["configurations"]
     assert found["cpu"]["runs"] is True
@@ -50,6 +52,14 @@ def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -
         assert name in table
         if not facts["runs"]:
             assert facts["reason"] in table and f"{name}:   remedy: {facts['remedy']}" in table
+
+
+def test_doctors_table_as_markdown_and_json_is_in_place_of_the_terminals(trainparity: Command, tmp_path: Path) -> None:
+    both = trainparity("doctor", "--json", str(tmp_path / "a.json"), "--markdown", "-")
+    found = json.loads((tmp_path / "a.json").read_text())["configurations"]
+    rows = [line for line in both.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + len(found) and rows[0] == "| configuration | here | device |"
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[2:]] == [*found]
 
 
 def test_validate_accepts_the_projects_params_and_names_mistakes(trainparity: Command, tmp_path: Path) -> None:
@@ -102,10 +112,59 @@ def test_show_prints_the_table_of_a_summary(trainparity: Command, tmp_path: Path
     done = trainparity("show", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert all(name in done.stdout for name in built.configurations)
+    assert trainparity("show", str(tmp_path), "--json", "-").stdout == (tmp_path / "summary.json").read_text()
     (tmp_path / "summary.json").write_text("{}")
     damaged = trainparity("show", str(tmp_path))
     assert (damaged.returncode, damaged.stdout) == (2, "")
     assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
+
+
+@pytest.mark.parametrize("command", ["ab", "check", "compare", "controls", "curves", "doctor", "show", "studies"])
+def test_every_command_with_a_table_writes_it_as_json_and_as_markdown(command: str) -> None:
+    options = typer.main.get_command(cli.app).commands[command].params  # type: ignore[attr-defined]
+    assert {"--json", "--markdown"} <= {name for option in options for name in option.opts}
+
+
+def test_the_answer_of_compare_takes_the_tables_place(trainparity: Command, tmp_path: Path) -> None:
+    synthetic.trace().save(tmp_path / "a")
+    synthetic.trace(weights=(2.0,)).save(tmp_path / "b")
+    done = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", "--json", "-")
+    assert done.returncode == 1 and json.loads(done.stdout)["cause"] == "loss-normalisation"
+
+
+def test_curves_are_written_as_markdown(trainparity: Command, tmp_path: Path) -> None:
+    for name, shift in (("a", 0.0), ("b", 5.0)):
+        for seed in range(4):
+            (tmp_path / f"{name}{seed}").mkdir()
+            rows = "".join(f"{step},loss,{1 / (step + 1) + shift + seed / 100}\n" for step in range(20))
+            (tmp_path / f"{name}{seed}/curve.csv").write_text("step,metric,value\n" + rows)
+    against = [word for seed in range(4) for word in ("--against", f"{tmp_path}/b{seed}")]
+    done = trainparity("curves", *(f"{tmp_path}/a{seed}" for seed in range(4)), *against, "--markdown", "-")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "| drifted | 4 and 4 | " in done.stdout
+
+
+def test_a_recorded_scripts_output_is_not_mixed_with_an_answer(trainparity: Command) -> None:
+    done = trainparity("ab", "--json", "-", "python train.py", "python train.py")
+    assert done.returncode == 2 and done.stderr.startswith("standard output is the recorded script's")
+
+
+def test_bash_completes_commands_and_configurations(tmp_path: Path) -> None:
+    """By what `--install-completion` writes for the shell, which it finds by itself."""
+    script = """
+    trainparity --install-completion >/dev/null && . ~/.bashrc
+    complete -p trainparity | grep -q _trainparity_completion || exit 3
+    COMP_WORDS=(trainparity do) COMP_CWORD=1; _trainparity_completion trainparity; echo "${COMPREPLY[*]}"
+    COMP_WORDS=(trainparity train cu) COMP_CWORD=2; _trainparity_completion trainparity; echo "${COMPREPLY[*]}"
+    """
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "doctor\ncuda-single\n"), done.stderr
 
 
 WITHOUT_TORCH = ["cli", "report.console", "report.page", "stages.train", "stages.reference", "stages.experiment"]

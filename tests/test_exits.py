@@ -63,7 +63,7 @@ def run(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]
 def test_a_reader_that_leaves_is_no_verdict() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "trainparity.cli", "doctor", "--json"]
+    command = [sys.executable, "-m", "trainparity.cli", "doctor", "--json", "-"]
     with os.fdopen(writing, "wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

@@ -85,6 +85,6 @@ def _discard(stream: TextIO) -> None:
 def _defect() -> int:
     sentence = (
         f"This is a defect of trainparity {__version__}, not a verdict. Please report the lines above, the command and "
-        "what `trainparity doctor --json` prints."
+        "what `trainparity doctor --json -` prints."
     )
     return _said(traceback.format_exc() + sentence, DEFECT)

@@ -39,7 +39,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_cuda_image_says_what_it_cannot_run_here(project: Project) -> None:
-    found = json.loads(project.docker("trainparity:cuda", "trainparity", "doctor", "--json").stdout)
+    found = json.loads(project.docker("trainparity:cuda", "trainparity", "doctor", "--json", "-").stdout)
     assert found["environment"]["cuda"] and found["environment"]["image"]
     here = found["configurations"]["cuda-single"]
     assert here["runs"] or "no NVIDIA GPU that torch can use" in here["reason"]

@@ -1,11 +1,11 @@
 """The command line: `trainparity` and its commands."""
 
-from trainparity.cli import machine, parity, project, run, studies  # each adds its commands
+from trainparity.cli import doctor, machine, parity, project, run, studies  # each adds its commands
 from trainparity.cli.app import app
 
-__all__ = ["app", "machine", "main", "parity", "project", "run", "studies"]
+__all__ = ["app", "doctor", "machine", "main", "parity", "project", "run", "studies"]
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="trainparity")  # also of `python -m trainparity.cli`: completion and help are for this name

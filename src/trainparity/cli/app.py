@@ -13,10 +13,7 @@ from trainparity.exits import exit_code
 P = ParamSpec("P")
 R = TypeVar("R", bound=int | None)
 
-JsonPath = Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)]
-MarkdownPath = Annotated[
-    Path | None, typer.Option("--markdown", help="Write the table as Markdown, for a CI job's summary.", dir_okay=False)
-]
+ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
 HtmlPath = Annotated[
     Path | None,
     typer.Option("--html", help="Write the answer as a page: layers, steps, causes, plots.", dir_okay=False),
@@ -26,7 +23,6 @@ app = typer.Typer(
     help="Is it still the same training, and what did it gain?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 

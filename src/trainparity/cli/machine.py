@@ -1,90 +1,22 @@
-"""Commands about this machine and the pipeline: what can run here, is params.yaml right, what came out."""
+"""Commands about the pipeline: is params.yaml right, what would run again, one configuration, what came out."""
 
-import json
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from trainparity import params as parameters
 from trainparity import validation
-from trainparity.cli.app import MarkdownPath, command
+from trainparity.cli import answers
+from trainparity.cli.app import ParamsPath, command
 from trainparity.cli.pipeline import reproduce
-from trainparity.environment import NODES, Environment, detect
+from trainparity.environment import NODES, detect
 from trainparity.errors import StoppedBySignal, UserError
-from trainparity.pipeline.repair import repair
-from trainparity.placement import Placement, Unavailable, place
 from trainparity.records import layout
-from trainparity.records.base import write_text
 from trainparity.records.run import Status
-from trainparity.report.terminal import Terminal, make_console
-
-ParamsPath = Annotated[Path, typer.Argument(help="The params file.", dir_okay=False)]
-
-
-@command
-def doctor(
-    path: ParamsPath = Path("params.yaml"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    mend: Annotated[
-        bool, typer.Option("--repair", help="Move a damaged lock record of DVC aside; nothing else.")
-    ] = False,
-) -> None:
-    """Say what this machine offers, which configurations can run on it, why the rest can't and what to do."""
-    if mend:
-        print(repair(Path.cwd()) or "nothing to repair")
-        return
-    params = parameters.load(path)
-    environment = detect()
-    found = {name: place(c, params.accelerator, environment) for name, c in params.configs.items()}
-    if as_json:
-        print(json.dumps(_as_json(environment, found), indent=1))
-        return
-    console = Terminal(highlight=False)
-    console.print(_machine(environment), soft_wrap=True, markup=False)
-    table = Table("configuration", "here", "device", box=None)
-    for name, placement in found.items():
-        table.add_row(name, *_cells(placement))
-    console.print(table)
-    for name, placement in found.items():
-        for line in _explanation(placement):
-            console.print(f"{name}: {line}", soft_wrap=True, markup=False)
-    runs = sum(isinstance(placement, Placement) for placement in found.values())
-    console.print(f"{runs} of {len(found)} configurations can run here; `dvc repro` skips the others and says so.")
-
-
-def _machine(environment: Environment) -> str:
-    gpus = ", ".join(f"{a.name} ({a.memory_mib} MiB)" for a in environment.accelerators) or "no GPU"
-    cuda = f"CUDA {environment.cuda}" if environment.cuda else "no CUDA"
-    return (
-        f"{environment.processor}, {environment.cores} cores, {gpus}; {environment.system} {environment.machine}, "
-        f"Python {environment.python}, torch {environment.torch} (built for {cuda}); "
-        f"compiler: {environment.compiler or 'none'}; fingerprint {environment.fingerprint}"
-    )
-
-
-def _cells(placement: Placement | Unavailable) -> tuple[str, str]:
-    if isinstance(placement, Unavailable):
-        return "[red]cannot run[/]", "–"
-    device = f"{placement.device} ({placement.backend})" if placement.backend else placement.device
-    return "[yellow]emulated[/]" if placement.emulated else "[green]runs[/]", device
-
-
-def _explanation(placement: Placement | Unavailable) -> list[str]:
-    if isinstance(placement, Unavailable):
-        return [placement.reason, f"  remedy: {placement.remedy}"]
-    return [placement.emulated] if placement.emulated else []
-
-
-def _as_json(environment: Environment, found: dict[str, Placement | Unavailable]) -> dict[str, object]:
-    configurations = {
-        name: {"runs": isinstance(placement, Placement), **vars(placement)} for name, placement in found.items()
-    }
-    facts = environment.model_dump(mode="json") | {"fingerprint": environment.fingerprint}
-    return {"environment": facts, "configurations": configurations}
+from trainparity.report.terminal import make_console
 
 
 @command
@@ -111,9 +43,21 @@ def status() -> None:
     print("\n".join(lines) or "no change since the last run")
 
 
+def _configurations(typed: str) -> list[str]:
+    """Return the configurations that a shell offers for what was typed so far; none without valid settings here."""
+    with suppress(UserError, OSError):
+        return [name for name in parameters.load(Path("params.yaml")).configs if name.startswith(typed)]
+    return []
+
+
 @command
 def train(
-    name: Annotated[str, typer.Argument(help="An entry of `configs` in params.yaml.", metavar="CONFIGURATION")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="An entry of `configs` in params.yaml.", metavar="CONFIGURATION", autocompletion=_configurations
+        ),
+    ],
 ) -> int:
     """Train one configuration, and what it depends on, through the pipeline: exit code 0 trained, 1 failed, 2 skipped.
 
@@ -166,13 +110,13 @@ def join() -> None:
 @command
 def show(
     reports: Annotated[Path, typer.Argument(help="The folder of reports.", file_okay=False)] = Path("reports"),
-    markdown_path: MarkdownPath = None,
+    json_path: answers.JsonPath = None,
+    markdown_path: answers.MarkdownPath = None,
 ) -> None:
     """Print the table of the last `dvc repro` again."""
     from trainparity.report import console, markdown
     from trainparity.report.schema import Summary
 
     summary = Summary.read(reports / "summary.json")
-    if markdown_path:
-        write_text(markdown_path, markdown.summary(summary))
-    console.show(summary, make_console())
+    if answers.write(json_path, summary.as_json, markdown_path, lambda: markdown.summary(summary)):
+        console.show(summary, make_console())

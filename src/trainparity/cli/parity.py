@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from trainparity.cli import pages
-from trainparity.cli.app import HtmlPath, JsonPath, MarkdownPath, command
+from trainparity.cli import answers, pages
+from trainparity.cli.answers import JsonPath, MarkdownPath
+from trainparity.cli.app import HtmlPath, command
 from trainparity.environment import detect
-from trainparity.records.base import write_text
 from trainparity.records.controls import ControlReport
 from trainparity.report.terminal import Terminal
 
@@ -37,13 +37,10 @@ def compare(
     from trainparity.report import answer, markdown
 
     verdict = compare_folders(left, right, floor or (), margin=margin)
-    if json_path:
-        verdict.write(json_path)
-    if markdown_path:
-        write_text(markdown_path, markdown.verdict(verdict))
     if html_path:
         pages.write_comparison(html_path, verdict, left, right, floor or ())
-    answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
+    if answers.write(json_path, verdict.as_json, markdown_path, lambda: markdown.verdict(verdict)):
+        answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
     return verdict.exit_code
 
 
@@ -89,7 +86,7 @@ def check(
     from trainparity.report import markdown
     from trainparity.report.terminal import make_console
 
-    console = make_console()
+    progress = Terminal(stderr=True, highlight=False)
     with _kept(keep) as folder:
         report = api.check(
             workload,
@@ -106,15 +103,12 @@ def check(
             float64=float64,
             margin=margin,
             keep=folder,
-            progress=lambda text: console.print(Text(text, style="dim")),
+            progress=lambda text: progress.print(Text(text, style="dim")),
         )
         if html_path:
             pages.write_check(html_path, report, folder)
-    if json_path:
-        report.write(json_path)
-    if markdown_path:
-        write_text(markdown_path, markdown.check(report))
-    table.show(report, console)
+    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.check(report)):
+        table.show(report, make_console())
     return report.exit_code
 
 
@@ -133,23 +127,24 @@ def curves(
     left: Annotated[list[Path], typer.Argument(help="The reference's runs, one a seed.", file_okay=False)],
     against: Annotated[list[Path], typer.Option("--against", help="A run of the other recipe; once for each seed.")],
     json_path: JsonPath = None,
+    markdown_path: MarkdownPath = None,
 ) -> int:
     """Say whether two recipes learn alike, over seeds: exit code 0 consistent, 1 drifted, 2 too few runs to say."""
     from trainparity.parity.curves import judge_runs
+    from trainparity.report import markdown
 
     found = judge_runs(left, against)
-    if json_path:
-        found.write(json_path)
-    Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence))
+    if answers.write(json_path, found.as_json, markdown_path, lambda: markdown.curves(found)):
+        Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence))
     return found.exit_code
 
 
 @command
 def controls(
     seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = 50,
-    output: Annotated[Path, typer.Option(help="Where the counts are written.", dir_okay=False)] = Path(
-        "benchmarks/results/controls.json"
-    ),
+    json_path: Annotated[
+        Path, typer.Option("--json", help="Where the counts are written; `-`: to standard output.")
+    ] = Path("benchmarks/results/controls.json"),
     markdown_path: MarkdownPath = None,
 ) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
@@ -158,10 +153,10 @@ def controls(
     from trainparity.report import markdown
     from trainparity.report.terminal import make_console
 
-    console = make_console()
+    progress = Terminal(stderr=True, highlight=False)
     environment = detect()
     with tempfile.TemporaryDirectory(prefix="trainparity-") as folder:
-        found = run_controls(Path(folder), range(seeds), progress=console.print)
+        found = run_controls(Path(folder), range(seeds), progress=progress.print)
     report = ControlReport(
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint=environment.fingerprint,
@@ -170,8 +165,6 @@ def controls(
         seeds=seeds,
         controls=found,
     )
-    report.write(output)
-    if markdown_path:
-        write_text(markdown_path, markdown.controls(report))
-    table.show(report, console)
+    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.controls(report)):
+        table.show(report, make_console())
     return 0 if report.passed else 1

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from trainparity.cli import pages
-from trainparity.cli.app import HtmlPath, JsonPath, MarkdownPath, command
+from trainparity.cli import answers, pages
+from trainparity.cli.answers import JsonPath, MarkdownPath
+from trainparity.cli.app import HtmlPath, command
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.running.errors import RunError
 
@@ -88,6 +89,7 @@ def ab(
     An interrupt is 130 or 143, an error 2. Worktrees of revisions are temporary.
     """
     pages.require(html_path)
+    answers.refuse_stdout(json_path, markdown_path)
     from trainparity.cli.parity import compare
     from trainparity.running.ab import HOME, record_both
     from trainparity.running.command import Runner

@@ -1,5 +1,6 @@
 """Commands about the studies: run the articles' experiments and print their claims."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Annotated
 import typer
 
 from trainparity import params as parameters
+from trainparity.cli import answers
 from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
 from trainparity.errors import UserError
 from trainparity.records.base import write_text
 from trainparity.records.claims import ClaimReport
+from trainparity.report import markdown
 from trainparity.validation import ParamsError, not_one_of
 
 STUDIES = Path("studies")
@@ -32,6 +35,8 @@ def studies(
         Path | None,
         typer.Option(help="Keep each study's claims in this folder, as <study>-<scale>.json.", file_okay=False),
     ] = None,
+    json_path: answers.JsonPath = None,
+    markdown_path: answers.MarkdownPath = None,
 ) -> int:
     """Run the articles' studies through their pipelines and print every claim: exit code 2 if one did not end.
 
@@ -48,7 +53,13 @@ def studies(
         _set_scale(STUDIES / name / "params.yaml", chosen)
     failed = [name for name in names or there if not _end(name)]
     reports = [_claims(name) for name in names or there if name not in failed]
-    _show(reports)
+    if answers.write(
+        json_path,
+        lambda: json.dumps([report.model_dump(mode="json") for report in reports], indent=1) + "\n",
+        markdown_path,
+        lambda: "\n".join(markdown.claims(report) for report in reports),
+    ):
+        _show(reports)
     if save:
         for report in reports:
             report.write(save / f"{report.study}-{chosen}.json")

@@ -7,6 +7,7 @@ from typing import TypeVar
 from trainparity.records.check import CheckReport
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
+from trainparity.records.curves import CurveResult
 from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report import words
 from trainparity.report.columns import runs
@@ -14,6 +15,7 @@ from trainparity.report.columns.candidates import CANDIDATES
 from trainparity.report.columns.claims import CLAIMS
 from trainparity.report.columns.column import Column, shown_in
 from trainparity.report.columns.controls import CONTROLS
+from trainparity.report.columns.curves import CURVES
 from trainparity.report.columns.runs import RUNS
 from trainparity.report.origin import Origin
 from trainparity.report.schema import Summary
@@ -53,6 +55,18 @@ def claims(report: ClaimReport) -> str:
 def controls(report: ControlReport) -> str:
     """Write one row a control and the sum of them."""
     return f"{table(CONTROLS, report.controls)}\n{_text(words.controls_sentence(report))}\n"
+
+
+def curves(result: CurveResult) -> str:
+    """Write whether two recipes learn alike: a table of one row, and the sentence."""
+    return listed(CURVES, [result], below=[result.sentence])
+
+
+def listed(columns: Iterable[Column[T]], rows: Iterable[T], *, above: str = "", below: Iterable[str] = ()) -> str:
+    """Write a table with a sentence above it and a list below."""
+    first = f"{_text(above)}\n\n" if above else ""
+    entries = "".join(f"- {_text(line)}\n" for line in below)
+    return f"{first}{table(columns, rows)}\n{entries}"
 
 
 def summary(built: Summary) -> str:

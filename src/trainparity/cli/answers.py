@@ -1,0 +1,47 @@
+"""Where an answer goes besides the terminal: JSON and Markdown, into files or to standard output."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainparity.errors import UserError
+from trainparity.records.base import write_text
+from trainparity.report.terminal import printable
+
+STDOUT = Path("-")
+"""Stands for standard output, where the answer then takes the place of the table."""
+
+JsonPath = Annotated[
+    Path | None, typer.Option("--json", help="Write the answer as JSON; `-`: to standard output.", dir_okay=False)
+]
+MarkdownPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown", help="Write the table as Markdown, for a CI job; `-`: to standard output.", dir_okay=False
+    ),
+]
+
+
+def write(
+    json_path: Path | None, as_json: Callable[[], str], markdown_path: Path | None, as_markdown: Callable[[], str]
+) -> bool:
+    """Write what was asked for; return whether the table is to be printed: not where an answer went to its place."""
+    for path, text in ((json_path, as_json), (markdown_path, as_markdown)):
+        if path == STDOUT:
+            sys.stdout.write(printable(text()))
+        elif path:
+            write_text(path, text())
+    return STDOUT not in (json_path, markdown_path)
+
+
+def refuse_stdout(*paths: Path | None) -> None:
+    """Stop where standard output belongs to another program.
+
+    Raises:
+        UserError: one of the paths stands for standard output.
+    """
+    if STDOUT in paths:
+        raise UserError("standard output is the recorded script's: name a file for --json and --markdown")
