@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from trainparity.data.errors import DataError
+from trainparity.data.memory import check_fits
 
+_AGAIN = "remove it to fetch it again"
 _IDX_UINT8 = 0x08
+_IDX_DIMENSIONS = 8
+"""No dataset has more; a damaged header may."""
 _CIFAR_RECORD = 1 + 3 * 32 * 32
+_CIFAR_BATCH = 10_000 * _CIFAR_RECORD
 _CIFAR_BATCHES = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
 
@@ -24,16 +29,22 @@ def read_idx(path: Path) -> Tensor:
         DataError: it is no such file, or its end is missing.
     """
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            start = file.read(4)
+            if len(start) < 4 or start[:3] != bytes([0, 0, _IDX_UINT8]) or start[3] > _IDX_DIMENSIONS:
+                raise DataError(f"{path}: not an idx file of bytes; {_AGAIN}")
+            sizes = file.read(4 * start[3])
+            shape = [int.from_bytes(sizes[at : at + 4], "big") for at in range(0, len(sizes), 4)]
+            if 0 in shape:
+                raise DataError(f"{path}: its header says {shape}, which is no data; {_AGAIN}")
+            expected = math.prod(shape)
+            check_fits(2 * expected, str(path), _AGAIN)
+            values = file.read(expected + 1)  # and no more: little gzip can hold very much
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file: {error}; remove it to fetch it again") from None
-    if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_UINT8]):
-        raise DataError(f"{path}: not an idx file of bytes; remove it to fetch it again")
-    dimensions = content[3]
-    shape = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
-    values = content[4 + 4 * dimensions :]
-    if len(values) != math.prod(shape):
-        raise DataError(f"{path}: {len(values)} bytes of data, its header says {shape}; remove it to fetch it again")
+        raise DataError(f"{path}: not a whole gzip file: {error}; {_AGAIN}") from None
+    if len(values) != expected:
+        found = len(values) if len(values) < expected else f"more than {expected}"
+        raise DataError(f"{path}: {found} bytes of data, its header says {shape}; {_AGAIN}")
     return torch.from_numpy(np.frombuffer(values, dtype=np.uint8).reshape(shape).copy())
 
 
@@ -48,10 +59,11 @@ def read_cifar10(archive: Path) -> tuple[Tensor, Tensor]:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 name = Path(member.name).name
-                if name in _CIFAR_BATCHES and (file := tar.extractfile(member)):
+                plain = member.isreg() and not member.issparse() and member.size <= _CIFAR_BATCH
+                if plain and name in _CIFAR_BATCHES and (file := tar.extractfile(member)):
                     batches[name] = file.read()
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(f"{archive}: not a whole tar.gz file: {error}; remove it to fetch it again") from None
+    except (OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:  # the last of numbers in headers
+        raise DataError(f"{archive}: not a whole tar.gz file: {error}; {_AGAIN}") from None
     parts = []
     for name in _CIFAR_BATCHES:
         content = batches.get(name, b"")

@@ -59,6 +59,8 @@ def _hidden(path: Path) -> bool:
     return path.name.startswith(".") or path.name == "__MACOSX"
 
 
+_LARGEST = 1 << 28
+"""Pixels of a resized image, before it is cropped."""
 _UNREADABLE = (
     UnidentifiedImageError,
     Image.DecompressionBombError,
@@ -89,6 +91,11 @@ def _read(path: Path, size: int, channels: int) -> np.ndarray:
         raise DataError(f"{path}: not a readable image: {error}; mend or remove it") from None
     scale = size / min(converted.size)
     width, height = (max(size, round(edge * scale)) for edge in converted.size)
+    if width * height > _LARGEST:
+        raise DataError(
+            f"{path}: {converted.width} x {converted.height} pixels: with its shorter edge at {size} it would have "
+            f"{width * height:,}; cut or remove it"
+        )
     left, top = (width - size) // 2, (height - size) // 2
     resized = converted.resize((width, height), Image.Resampling.BILINEAR)
     cropped = np.asarray(resized.crop((left, top, left + size, top + size)))
