@@ -14,6 +14,7 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "exits": {"errors", "extras"},
     "ownership": {"errors"},
+    "scratch": set(),
     "records": {"errors"},
     "validation": {"errors"},
     "params": {"validation", "strategies"},
@@ -32,12 +33,12 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "attach": {"ownership", "records", "parity"},
-    "running": {"records", "errors", "exits", "ownership", "attach"},
+    "running": {"records", "errors", "exits", "ownership", "scratch", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "extras", "validation", "params", "records", "environment", "errors", "exits", "ownership", "closure",
-        "workloads", "strategies", "training", "placement",
+        "extras", "validation", "params", "records", "environment", "errors", "exits", "ownership", "scratch",
+        "closure", "workloads", "strategies", "training", "placement",
     },
     "pipeline": {
         "errors", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
@@ -50,11 +51,11 @@ BELOW: dict[str, set[str]] = {
     },
     "checking": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
     "report": {"params", "records", "environment"},
-    "api": {"records", "workloads", "parity", "checking", "environment", "running"},
+    "api": {"records", "workloads", "parity", "checking", "environment", "running", "scratch"},
     "lightning": {"parity"},
     "transformers": {"parity"},
     "accelerate": {"parity"},
-    "testing": {"parity", "records"},
+    "testing": {"parity", "records", "scratch"},
     "pytest_plugin": {"testing", "records"},
     "schemas": {"params", "claims", "strategies"},
     "starter": {"errors", "schemas", "workloads"},
@@ -64,7 +65,7 @@ BELOW: dict[str, set[str]] = {
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "report", "errors", "exits", "running", "pipeline", "starter", "api", "placement",
+        "report", "errors", "exits", "running", "pipeline", "starter", "api", "placement", "scratch",
     },
 }  # fmt: skip
 

@@ -3,13 +3,13 @@
 Errors that the caller can mend are `trainparity.errors.UserError`: the message says where, what is wrong, what to do.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainparity.records.check import CheckReport
 from trainparity.records.verdict import Verdict
+from trainparity.scratch import scratch
 from trainparity.workloads.base import Workload
 
 __all__ = ["CheckReport", "Verdict", "check", "compare", "run"]
@@ -93,8 +93,8 @@ def check(
         accelerator=accelerator,
         seeds=seeds,
     )
-    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
-        checker = Checker(params, Path(keep) if keep else Path(scratch), detect(), progress)
+    with scratch() as place:
+        checker = Checker(params, Path(keep) if keep else place, detect(), progress)
         return judge(checker, chosen, float64=float64)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recorder import Recorder, record
 from trainparity.records.verdict import Verdict
+from trainparity.scratch import scratch
 
 Record = Callable[..., Recorder]
 """`record(model, optimizer, **options)`, as `trainparity.record` without the folder; every step is traced."""
@@ -55,7 +55,7 @@ def assert_same_training(
         ValueError: a function did not call `record`.
     """
     with ExitStack() as stack:
-        place = Path(folder) if folder else Path(stack.enter_context(TemporaryDirectory(prefix="trainparity-")))
+        place = Path(folder) if folder else stack.enter_context(scratch())
         left, right = _recorded(reference, place / "reference"), _recorded(other, place / "other")
         verdict = compare_folders(left, right, margin=margin)
         if verdict.verdict != "bitwise" and callable(reference):

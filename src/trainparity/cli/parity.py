@@ -1,6 +1,5 @@
 """Commands about parity: are two runs the same training, and can the checker be trusted."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from trainparity.cli.app import HtmlPath, command
 from trainparity.environment import detect
 from trainparity.records.controls import ControlReport
 from trainparity.report.terminal import Terminal
+from trainparity.scratch import scratch
 
 
 @command
@@ -118,8 +118,8 @@ def _kept(folder: Path | None) -> Iterator[Path]:
     if folder:
         yield folder
         return
-    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
-        yield Path(scratch)
+    with scratch() as place:
+        yield place
 
 
 @command
@@ -155,8 +155,8 @@ def controls(
 
     progress = Terminal(stderr=True, highlight=False)
     environment = detect()
-    with tempfile.TemporaryDirectory(prefix="trainparity-") as folder:
-        found = run_controls(Path(folder), range(seeds), progress=progress.print)
+    with scratch() as folder:
+        found = run_controls(folder, range(seeds), progress=progress.print)
     report = ControlReport(
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint=environment.fingerprint,

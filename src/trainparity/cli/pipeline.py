@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from trainparity import extras
 from trainparity.exits import shell_code
@@ -13,20 +15,36 @@ from trainparity.pipeline.repair import repair
 
 
 def reproduce(*arguments: str) -> int:
-    """Run `dvc repro` and return its exit code; on SIGINT it is waited for, as it waits for its stage's checkpoint."""
+    """Run `dvc repro` and return its exit code; after a signal its stage, which writes a checkpoint, is waited for.
+
+    On SIGINT DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
+    """
     extras.require("dvc")
+    import psutil  # which DVC brings
+
     if mended := repair(Path.cwd()):
         print(mended, flush=True)
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN not inherited by DVC
+    dvc = psutil.Popen([sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | {"PATH": path})
+    stages: list[psutil.Process] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        with suppress(psutil.NoSuchProcess):
+            stages.extend(dvc.children(recursive=True))
+            dvc.terminate()
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),  # unlike SIG_IGN not inherited by DVC
+        signal.SIGTERM: signal.signal(signal.SIGTERM, forward),
+    }
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | {"PATH": path}, check=False
-        )
-        return 2 if done.returncode == 1 else shell_code(done.returncode)  # 1 is a verdict's
+        code = dvc.wait()
+        psutil.wait_procs(stages)
+        return 2 if code == 1 else shell_code(code)  # 1 is a verdict's
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_stages(configurations: Sequence[str]) -> int:

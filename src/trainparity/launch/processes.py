@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from types import FrameType
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
 from trainparity.launch.warm import start_warm
+from trainparity.scratch import scratch
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
 GRACE_S = 60
@@ -31,15 +33,37 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
         StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
     """
     os.environ.update(_environment(spec.placement.num_threads))
-    if spec.configuration.distributed:
-        nodes = Nodes.from_environment()
-        codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
-    else:
-        code = run_one(WORKER, spec_path, spec.placement.num_threads)
-        codes = {0: code} if code else {}
+    with _temporary_files():
+        if spec.configuration.distributed:
+            nodes = Nodes.from_environment()
+            codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
+        else:
+            code = run_one(WORKER, spec_path, spec.placement.num_threads)
+            codes = {0: code} if code else {}
     if EXIT_INTERRUPTED in codes.values():  # the signal went to the worker alone
         raise StoppedBySignal(signal.SIGTERM)
     return codes
+
+
+@contextmanager
+def _temporary_files() -> Iterator[None]:
+    """Have what this process starts, and torchrun in it, put temporary files into a folder that goes afterwards.
+
+    Ranks, loaders' workers and compilers that are killed leave theirs, and torchrun its empty folders of logs.
+    """
+    before = {name: os.environ.get(name) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
+    cache = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"  # beside torch's own, kept between runs
+    with scratch() as folder:
+        os.environ.update(TMPDIR=str(folder), TORCHINDUCTOR_CACHE_DIR=before["TORCHINDUCTOR_CACHE_DIR"] or str(cache))
+        tempfile.tempdir = None  # found anew from TMPDIR
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
+            tempfile.tempdir = None
 
 
 def _environment(num_threads: int) -> dict[str, str]:

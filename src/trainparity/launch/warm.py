@@ -8,11 +8,13 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +37,7 @@ def warm_workers() -> Iterator[None]:
         return
     _context = multiprocessing.get_context("forkserver")
     _context.set_forkserver_preload([WORKER])
+    get_temp_dir()  # of the server's socket: made now, it does not go with the temporary files of the first run
     try:
         yield
     finally:
@@ -66,6 +69,7 @@ def _serve(module: str, argument: str, environment: dict[str, str], folder: str)
     numpy.random.seed(None)  # as in a process that starts by itself; all would draw the same
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # found anew from TMPDIR
     os.chdir(folder)
     sys.path.insert(0, folder)  # as `python -m` has it
     sys.argv = [module, argument]

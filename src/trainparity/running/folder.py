@@ -1,15 +1,16 @@
 """The folder of a recorded run: written whole under another name, and then put in the place of an earlier one."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from trainparity.records.base import Record, RecordError
 from trainparity.running.errors import RunError
+from trainparity.scratch import scratch
 
 _NAME = "run.json"
+_UNFINISHED = ".unfinished-"
+_RUN, _OLD = "run", "old"
 
 
 class RunRecord(Record):
@@ -47,18 +48,24 @@ def check_replaceable(folder: Path) -> None:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `folder`; it takes that place if a run was kept in it, and is removed otherwise."""
+    """Yield an empty folder beside `folder`; it takes that place if a run was kept in it, and is removed otherwise.
+
+    What a killed recording left beside it, of whichever run, is removed too.
+    """
     check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with scratch(f".{folder.name}{_UNFINISHED}", folder.parent, f".?*{_UNFINISHED}????????", _put_back) as place:
+        unfinished = place / _RUN
+        unfinished.mkdir()
         yield unfinished
         if (unfinished / _NAME).exists():
-            unfinished.chmod(0o755)  # mkdtemp's is for the owner alone
-            old = unfinished.with_name(f"{unfinished.name}-old")
             if folder.exists():
-                folder.rename(old)
+                folder.rename(place / _OLD)
             unfinished.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _put_back(place: Path) -> None:
+    """Return an earlier run to its place where a kill or an error came before the new one took it."""
+    folder = place.with_name(place.name[1:].rpartition(_UNFINISHED)[0])
+    if (place / _OLD).exists() and not folder.exists():
+        (place / _OLD).rename(folder)

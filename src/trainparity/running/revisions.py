@@ -1,9 +1,7 @@
 """Two git revisions side by side, each checked out in a temporary worktree."""
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +9,7 @@ from pathlib import Path
 
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
+from trainparity.scratch import scratch
 
 
 class Repository:
@@ -33,17 +32,16 @@ class Repository:
     def checked_out(self, revisions: Sequence[str]) -> Iterator[list[Path]]:
         """Yield a worktree of each revision, in the subfolder that corresponds to the current one."""
         commits = [self.commit(revision) for revision in revisions]
-        scratch = Path(tempfile.mkdtemp(prefix="trainparity-revisions-"))
         try:
-            for number, commit in enumerate(commits):
-                self._git("worktree", "add", "--quiet", "--detach", str(scratch / str(number)), commit)
-            folders = [scratch / str(number) / self._prefix for number in range(len(commits))]
-            for folder, revision in zip(folders, revisions, strict=True):
-                if not folder.is_dir():
-                    raise RunError(f"{revision} has no folder {self._prefix}")
-            yield folders
+            with scratch() as place:
+                for number, commit in enumerate(commits):
+                    self._git("worktree", "add", "--quiet", "--detach", str(place / str(number)), commit)
+                folders = [place / str(number) / self._prefix for number in range(len(commits))]
+                for folder, revision in zip(folders, revisions, strict=True):
+                    if not folder.is_dir():
+                        raise RunError(f"{revision} has no folder {self._prefix}")
+                yield folders
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
             subprocess.run(["git", "worktree", "prune"], cwd=self._folder, capture_output=True, check=False)
 
     def _git(self, *arguments: str) -> str:

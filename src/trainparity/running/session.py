@@ -1,7 +1,6 @@
 """A folder through which we and the processes of one recorded command speak, and the environment that starts it."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from trainparity.attach.watch import SESSION
 from trainparity.ownership import owned
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
+from trainparity.scratch import scratch
 
 _PACKAGE = Path(trainparity.__file__).resolve().parent
 
@@ -73,8 +73,7 @@ class Recording:
 @contextmanager
 def session(plan: Plan) -> Iterator[Recording]:
     """Make the folder for one run of a command, and remove it afterwards."""
-    with tempfile.TemporaryDirectory(prefix="trainparity-") as scratch:
-        folder = Path(scratch)
+    with scratch() as folder:
         plan.write(folder / "plan.json")
         (folder / "path").mkdir()
         (folder / "path" / "sitecustomize.py").symlink_to(_PACKAGE / "attach" / "site" / "sitecustomize.py")

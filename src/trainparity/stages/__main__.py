@@ -2,13 +2,20 @@
 
 import importlib
 import inspect
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 from trainparity.exits import exit_code
 from trainparity.validation import ParamsError, not_one_of
 
 _NAMES = sorted(p.stem.replace("_", "-") for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("__"))
+
+
+_POLL_S = 0.5
 
 
 def main() -> None:
@@ -24,5 +31,19 @@ def main() -> None:
     stage(*arguments.args)
 
 
+def _stop_without_dvc() -> None:
+    """Stop this stage by SIGTERM when the DVC that started it has ended: nobody would take what it makes."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if "DVC_STAGE" in os.environ:  # by hand, or by a scheduler, it may outlive the shell
+        threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    _stop_without_dvc()
     sys.exit(exit_code(main))
