@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled
+from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled, trace
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.placement import place
 
@@ -54,6 +54,24 @@ BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
 OTHER = ones(T, P, value=0.5)
 
+COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
+
+
+def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Clip by hand: another part is kept in each step."""
+    return {name: g * 0.5 / (1 + step) for name, g in found.items()}
+
+
+def cut(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: g.clamp(-0.5, 0.5) for name, g in found.items()}
+
+
+def decayed(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Add a tenth of the weights that the run starts from."""
+    return {name: g + 0.1 * drawn(1, i, shape=g.shape) for i, (name, g) in enumerate(found.items())}
+
+
 PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
@@ -65,6 +83,8 @@ PROVED: dict[str, list[Pair]] = {
             {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256) * torch.tensor([1.0, 2.0])[:, None],
              "rank__total": ones(T, 2, 256)},
         ),
+        ({}, {"gradients": shrinking}), ({"gradients": cut}, {}),
+        ({"limit": 1e3}, {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}),
     ],
     "ranks-disagree": [({"ranks": 2}, ranks_part())],
     "weights-not-loaded": [
@@ -108,6 +128,8 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"weights": (2.0,)}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
+        ({}, {"gradients": scaled(0.6)}),
+        (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK}),
     ],
     "batchnorm-statistics": [({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}})],
     "randomness": [
@@ -117,12 +139,15 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "forward": [
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
+        (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.1}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
+        ({}, {"gradients": decayed, "rank__micro": ones(T, 1, 1, 256)}),
+        (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
     ],
     "backward": [
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
@@ -263,9 +288,20 @@ def test_ranks_are_those_of_the_run_that_is_named() -> None:
     assert "the ranks of right hold different parameters" in str(judge({"ranks": 2}, ranks_part()).explanation)
 
 
-def test_what_lengthens_a_gradient_is_no_clipping() -> None:
+def test_what_lengthens_a_gradient_after_clipping_is_said_to_be_no_clipping() -> None:
     longer = {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}
-    assert judge({"limit": 1e3}, longer).cause == "unknown"
+    assert "is changed between clipping and the update" in str(judge({"limit": 1e3}, longer).explanation)
+
+
+def test_an_update_that_follows_its_gradient_within_the_floor_is_no_other_optimizer() -> None:
+    """Where Adam's signs change, a gradient within bf16's floor makes quite another update."""
+    found = judge(COARSE, {**COARSE, "gradients": scaled(1.02)})
+    assert (found.verdict, found.cause, found.link) == ("different", "unknown", "update")
+
+
+@pytest.mark.parametrize("right", [{}, {"parts": 2, "activations": {"b": 0.1, "(output)": 0.1}}])
+def test_sums_that_depend_on_the_cut_do_not_decide_in_a_coarse_format(right: dict[str, Any]) -> None:
+    assert judge(COARSE, {**COARSE, "twin": 9, **right}).verdict == "equivalent"
 
 
 def test_a_coarse_format_does_not_make_one_factor_of_another_gradient() -> None:

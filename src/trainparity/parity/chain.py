@@ -35,6 +35,10 @@ class Chain:
     """Those through which a gradient came in one run only."""
     factor: float
     """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
+    given_otherwise: list[str]
+    """Those judged whose gradient is beyond the margin, by a factor or not."""
+    bent: list[str]
+    """Those judged whose gradient is more than `_ROUNDED` floors off when the factor is taken away."""
     backward: list[str]
     """Those whose gradient is beyond the margin when that factor is taken away, and further beyond it than the forward
     pass, whose small differences a curved function makes larger."""
@@ -62,6 +66,8 @@ class Chain:
             given_back=given_back,
             one_sided=gradients.in_one(),
             factor=factor,
+            given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
+            bent=gradients.beyond(judged, factor, _ROUNDED),
             backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
 
@@ -86,6 +92,9 @@ class Chain:
         """What the model is given with other values."""
         return [name for name in self.forward if name.startswith(INPUT)]
 
+
+_ROUNDED = 2
+"""Floors by which the gradient of equal outputs may be off for rounding alone."""
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""

@@ -13,6 +13,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
 from trainparity.parity.divergence import divergence
 from trainparity.parity.floor import Floor
+from trainparity.parity.margin import margin_of
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
@@ -68,6 +69,7 @@ def judge_traces(
             return _not_judged(names, margin, f"the trace of {name} is damaged: {found}")
     if mismatch := comparable(left.layout, right.layout):
         return _tied_otherwise(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
+    margin = margin_of(left.layout, margin)
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
     if found := divergence(left):
@@ -108,9 +110,12 @@ def judge_traces(
 
 
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
-    """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer."""
+    """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
+
+    And those in which the forward pass or the loss does though gradients are within the floor.
+    """
     steps = [Difference(left, right, floor, margin, row) for row in range(len(left.layout.steps))]
-    return [step.row for step in steps if any(rule.differs(step) for rule in FACTS if rule.differs)]
+    return [s.row for s in steps if s.passes_part or any(rule.differs(s) for rule in FACTS if rule.differs)]
 
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.watch import StepWatch
 
 
@@ -228,3 +229,53 @@ def test_an_output_without_a_gradient_is_passed_over() -> None:
     watch.close()
     named = dict(zip(watch.forward.names, seen["activation_gradient/sketch"].norm(dim=1).tolist(), strict=True))
     assert named["(output)"] > 0 and named["(output).1"] == 0
+
+
+@pytest.mark.parametrize("kind", ["sparse", "nested"])
+def test_tensors_that_do_not_lie_in_memory_as_rows_are_passed_by(kind: str) -> None:
+    """Sparse gradients count in full; of sparse inputs and nested outputs there are no sums, and nothing breaks."""
+    embedding, layer = nn.EmbeddingBag(9, 4, sparse=True, mode="sum"), nn.Linear(4, 3)
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.layer = embedding, layer
+
+        def forward(self, given: Tensor) -> Tensor:
+            if kind == "sparse":
+                rows = given.coalesce().indices()[1].view(2, 2)
+                return self.layer(self.embedding(rows))  # type: ignore[no-any-return]
+            parts = torch.nested.nested_tensor(list(given.split(1)), layout=torch.jagged)
+            return self.layer(parts).values()  # type: ignore[no-any-return]
+
+    model = Odd()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    watch.begin(noise=Noise(1, tf32=False))
+    given = torch.eye(9)[[0, 3, 3, 5]].view(2, 2, 9).sum(1).to_sparse() if kind == "sparse" else X
+    model(given).sum().backward()
+    optimizer.step()
+    seen = watch.end()
+    watch.close()
+    gradient = embedding.weight.grad
+    expected = 0.0 if gradient is None else float(gradient.to_dense().norm())
+    assert float(seen["gradient/norm"][0]) == pytest.approx(expected) and (expected > 0) == (kind == "sparse")
+
+
+def test_calls_of_one_module_in_a_pass_are_told_apart() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu, self.layer = nn.ReLU(), nn.Linear(4, 4)
+
+        def forward(self, given: Tensor) -> Tensor:
+            return self.relu(self.layer(self.relu(given)))  # type: ignore[no-any-return]
+
+    other = Twice()
+    watch = StepWatch(other, torch.optim.SGD(other.parameters(), lr=0.1), sketch_size=64)
+    watch.begin()
+    other(X).sum().backward()
+    watch.optimizer.step()
+    watch.end()
+    watch.close()
+    assert watch.forward.names == ["(input)", "relu", "layer", "relu (call 2)", "(output)"]

@@ -32,7 +32,7 @@ RIGHT = [
 WRONG = [
     *(Control(loop=loop, cause="loss-normalisation") for loop in (loss.Undivided, loss.MeanOfMeans)),
     *(Control(loop=loop, cause="loss-normalisation", num_ranks=2) for loop in (loss.SummedOverRanks, loss.UnevenRanks)),
-    *(Control(loop=loop, cause="loss-or-targets") for loop in (loss.LabelsShifted, loss.SoftmaxTwice)),
+    *(Control(loop=loop, cause="loss-or-targets") for loop in (loss.LabelsShifted, loss.SoftmaxTwice, loss.Penalised)),
     Control(loop=forward.SoftmaxInTheModel, cause="forward"),
     Control(loop=gradient.HalvedOnItsWay, cause="backward"),
     *(Control(loop=loop, cause="samples") for loop in (inputs.SampleLeftOut, inputs.SampleTwice, inputs.EpochNotSet)),
@@ -59,7 +59,16 @@ WRONG = [
     *(Control(loop=loop, cause="gradients-not-zeroed") for loop in (gradient.NeverZeroed, gradient.ZeroedTooEarly)),
     *(
         Control(loop=loop, cause="clipping")
-        for loop in (gradient.ClippedEachMicroBatch, gradient.NotClipped, gradient.OtherLimit)
+        for loop in (
+            gradient.ClippedEachMicroBatch,
+            gradient.NotClipped,
+            gradient.OtherLimit,
+            gradient.ThinnedAfterClipping,
+        )
+    ),
+    *(
+        Control(loop=loop, cause="clipping", against=right.Unclipped)
+        for loop in (gradient.ClippedByHand, gradient.CutByHand)
     ),
     Control(loop=gradient.LocalNorms, cause="clipping", num_ranks=2),
     Control(loop=gradient.ClippedWhileScaled, cause="grad-scaler"),

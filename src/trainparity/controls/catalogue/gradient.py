@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.controls.catalogue.right import Accumulated, AccumulatedByFour, Scaled
+from trainparity.controls.catalogue.right import Accumulated, AccumulatedByFour, Scaled, Unclipped
 from trainparity.controls.loop import LIMIT, Fsdp, Loop
 
 
@@ -48,6 +48,36 @@ class OtherLimit(Loop):
     """Clipping at another norm."""
 
     clip_norm = LIMIT / 2
+
+
+class ClippedByHand(Unclipped):
+    """Clipping without PyTorch's function."""
+
+    def reduce(self) -> None:
+        gradients = [p.grad for p in self.plain.parameters() if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack([gradient.norm() for gradient in gradients]))
+        for gradient in gradients:
+            gradient.mul_(LIMIT / norm)
+
+
+class CutByHand(Unclipped):
+    """Each number of the gradient cut at a limit, without PyTorch's function."""
+
+    def reduce(self) -> None:
+        for parameter in self.plain.parameters():
+            assert parameter.grad is not None
+            parameter.grad.clamp_(-LIMIT / 50, LIMIT / 50)
+
+
+class ThinnedAfterClipping(Loop):
+    """The smaller half of each gradient's numbers dropped after clipping."""
+
+    def clip(self) -> None:
+        super().clip()
+        for parameter in self.plain.parameters():
+            assert parameter.grad is not None
+            size = parameter.grad.abs()
+            parameter.grad[size < size.median()] = 0
 
 
 class LocalNorms(Fsdp):

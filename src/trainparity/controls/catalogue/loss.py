@@ -48,6 +48,14 @@ class LabelsShifted(Accumulated):
         return nn.functional.cross_entropy(self.model(self.inputs(part)), self.labels[part - 1], reduction="none")
 
 
+class Penalised(Loop):
+    """The squares of the weights in the loss, beside the optimizer's weight decay."""
+
+    def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
+        penalty = sum(parameter.square().sum() for parameter in self.plain.parameters())
+        return super().loss(part, global_count, parts) + 1e-2 * penalty
+
+
 class SoftmaxTwice(Loop):
     """A softmax before a loss that has its own."""
 

@@ -8,6 +8,7 @@ from trainparity.parity.causes import (
     accumulation,
     batchnorm,
     buffers,
+    by_hand,
     clipping,
     loss,
     modes,
@@ -45,8 +46,10 @@ RULES: tuple[Rule, ...] = (
     clipping.clipped_apart,
     precision.overflow,
     unmoved.frozen_parameter,
+    by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic.
     loss.scaled,
+    loss.scaled_at_the_outputs,
     loss.weighted_otherwise,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
@@ -55,12 +58,14 @@ RULES: tuple[Rule, ...] = (
     # What no named fault explains, placed by outputs and their gradients.
     passes.forward,
     passes.loss_or_targets,
+    loss.weights_penalised,
     passes.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,
     rate.learning_rate,
     rate.schedule,
     clipping.clipped_otherwise,
+    by_hand.changed_after_clipping,
     optimizer.optimizer_options,
     optimizer.optimizer_state,
     optimizer.other_update,

@@ -20,7 +20,7 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     if difference.stage != "gradient" or not norms or rows[0] == rows[1]:
         return None
     inside = difference.chain.inside
-    if inside and first is not None and "BatchNorm" not in kinds.get(first, ""):
+    if inside and first is not None and "BatchNorm" not in difference.activation_kind():
         return None
     if (first is None or not inside) and not any(
         name.rpartition(".")[0] in norms for name in difference.beyond["buffer"]

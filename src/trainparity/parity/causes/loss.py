@@ -1,12 +1,12 @@
 """A loss that is divided by another number, or weighs its micro-batches otherwise."""
 
-import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
+from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.passes import multiple_of_the_weights, own_gradients_agree, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import combine, fit
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.fitting import combine
 
 
 @rule(
@@ -20,7 +20,7 @@ def scaled(difference: Difference) -> Finding | None:
     factor, rest = difference.scale
     if difference.stage != "gradient" or rest > _tolerance(difference) or abs(factor - 1) <= _tolerance(difference):
         return None
-    changed = [_changed_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
+    changed = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
     left, right = difference.left, difference.right
     evidence: Evidence = {
         "factor": factor,
@@ -39,6 +39,24 @@ def scaled(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "loss-normalisation",
+    "loss",
+    proof="outputs of the model are equal and the gradient of the loss by them is the reference's times one number",
+    advice="divide the summed loss once by the number of samples (or tokens) of the whole global batch",
+)
+def scaled_at_the_outputs(difference: Difference) -> Finding | None:
+    """The gradient of equal outputs is the reference's times one number, which rounding hides further back."""
+    chain = difference.chain
+    if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
+        return None
+    return Finding(
+        f"the gradient of the loss by the model's outputs is {chain.factor:.4g} times in {difference.runs[1]} what it "
+        f"is in {difference.runs[0]}{_guess(difference, chain.factor)}",
+        {"factor": chain.factor, "outputs": chain.given_otherwise},
+    )
+
+
 def _tolerance(difference: Difference) -> float:
     units = [trace.layout.unit_roundoff for trace in (difference.left, difference.right)]
     if not difference.same_precision:
@@ -51,21 +69,10 @@ _FINE = 1e-3
 """Part of a gradient that may be left over, however little the twins are apart."""
 
 
-def _changed_after_backward(trace: Trace, row: int) -> float:
-    """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
-    micro = trace.arrays["rank/micro"][row]
-    made = micro.sum(1).mean(0) if micro.numel() else torch.zeros(0)
-    total = trace.arrays["rank/total"][row][0]
-    if not made.numel() or not made.abs().sum() or not total.abs().sum():
-        return 0.0
-    factor, rest = fit(made, total)
-    return factor if rest < 1e-3 else 0.0
-
-
 def _unexplained_rescaling(difference: Difference, changed: list[float]) -> bool:
     """Tell whether code of the loop's own scaled the gradients by a number that no count explains."""
     ratio = changed[1] / changed[0] if all(changed) else 1.0
-    if abs(ratio - 1) < 1e-3 or max(difference.numbers("scale/value")):
+    if abs(ratio - 1) < 1e-3 or max(difference.numbers("scale/value")) or scaled_always(difference):
         return False
     return not _guess(difference, ratio)
 
@@ -133,3 +140,26 @@ def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
     if float(left.abs().amin()) < smallest or float(right.abs().amin()) < smallest:
         return None
     return right / left
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="outputs and the gradient of the loss by them agree, and the gradients of parameters differ by a multiple of "
+    "the weights: a term of the loss that takes the weights",
+    advice="compare the terms of the loss that take the weights, such as an L2 penalty",
+)
+def weights_penalised(difference: Difference) -> Finding | None:
+    """The square of the weights is part of the loss, or weighs otherwise in it."""
+    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
+        return None
+    if set(difference.chain.judged) & set(difference.chain.backward) or own_gradients_agree(difference) is not False:
+        return None
+    found = multiple_of_the_weights(difference)
+    if found is None:
+        return None
+    return Finding(
+        f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {found[0]:.4g} times the weights, "
+        f"in {some(found[1])}; the model returns the same, and the gradient of the loss by that agrees",
+        {"factor": found[0], "parameters": found[1]},
+    )

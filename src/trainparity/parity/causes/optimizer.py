@@ -5,7 +5,7 @@ import torch
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
+from trainparity.parity.distance import ALL, distances, names
 
 
 def _options_differ(difference: Difference) -> bool:
@@ -70,6 +70,19 @@ def optimizer_state(difference: Difference) -> Finding | None:
     )
 
 
+_AMPLIFIED = 16
+"""How many times further than its gradient an update may be apart for that alone, as where Adam's signs change."""
+
+
+def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
+    """Tell whether an update is apart by what the distance of its gradient, within the floor, does not make."""
+    columns = [names(difference.left, "update").index(name) for name in moved]
+    of_update, of_gradient = (
+        distances(difference.left, difference.right, kind)[difference.row, columns] for kind in ("update", "gradient")
+    )
+    return bool((of_update > _AMPLIFIED * of_gradient).any())
+
+
 def _classes(difference: Difference) -> list[str]:
     return [trace.layout.optimizer for trace in (difference.left, difference.right)]
 
@@ -90,6 +103,8 @@ def other_update(difference: Difference) -> Finding | None:
     if not float(apart) <= difference.tolerance * float(torch.linalg.vector_norm(applied[0])):
         return None  # something else has changed the gradients
     moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
+    if not _more_than_its_gradient(difference, moved):
+        return None
     return Finding(
         f"{difference.runs[1]} makes another update than {difference.runs[0]} of the same gradients with the same "
         f"options: {some(moved)}",

@@ -96,6 +96,8 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     if not _outputs_agree(difference):
         return None
     off = [name for name in chain.judged if name in chain.backward]
+    if difference.passes_part and not chain.touched:
+        off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
     off += [name for name in chain.outputs if name in chain.one_sided]
     if not off:
         return None
@@ -168,6 +170,25 @@ def _changed_later(difference: Difference) -> Finding | None:
         {"parameters": names, "equal": [*_EQUAL, "gradients of the outputs", "what each backward pass adds"]},
         "look for hooks on parameters, and for code between backward and the update",
     )
+
+
+def multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
+    """Return the number of times that the weights are added to the gradients that differ, and which; None if not so."""
+    places = [i for i, name in enumerate(difference.left.layout.parameters) if name in difference.beyond["gradient"]]
+    ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in (difference.left, difference.right))
+    weights = difference.left.arrays["start/sketch"][difference.row]
+    found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
+    if not found or len(found) < len([place for place in places if ours[place].any()]):
+        return None
+    factor = max((one for _, one, _ in found), key=abs)
+    if any(rest > _PENALTY_LEFT_OVER or abs(one - factor) > _PENALTY_LEFT_OVER * abs(factor) for _, one, rest in found):
+        return None
+    names = list(difference.left.layout.parameters)
+    return factor, [names[place] for place, _, _ in found]
+
+
+_PENALTY_LEFT_OVER = 0.02
+"""Part of a difference of gradients that may be something else than a multiple of the weights: rounding."""
 
 
 def _adds_up(trace: Trace, row: int) -> bool:

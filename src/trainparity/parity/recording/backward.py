@@ -41,7 +41,7 @@ class BackwardHooks:
 
                 def arrived(gradient: Tensor, parameter: Tensor = parameter, sign: int = sign) -> Tensor | None:
                     self._arrived(parameter, gradient, sign)
-                    return self._noise(gradient) if self.active and self._noise else None
+                    return self._noise(gradient) if self.active and self._noise and not gradient.is_sparse else None
 
                 self._handles.append(parameter.register_hook(arrived))  # type: ignore[no-untyped-call]
         self.begin()
@@ -78,7 +78,7 @@ class BackwardHooks:
         if len(self._sketches) > MAX_MICRO_BATCHES:
             return
         if parameter.grad is not None:
-            self._squares[-1] += float(torch.linalg.vector_norm(parameter.grad.detach().float())) ** 2
+            self._squares[-1] += norm(parameter.grad) ** 2
         self._sketches[-1] += sign * self._sketch(gradient)
 
     def _arrived_sharded(self, parameter: Tensor) -> None:

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, numbered, tensors
+from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, row_digests
 
@@ -60,8 +60,11 @@ class ForwardHooks:
                     return None
                 self._see(name, output)
                 exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
-                # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order.
-                return self._noise(output) if self._noise and exact and not is_dtensor(output) else None
+                if not self._noise or not isinstance(output, Tensor) or is_dtensor(output) or not has_rows(output):
+                    return None
+                # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order. Of an
+                # alias the gradient is seen, as what the model returns, before it is moved as this module's.
+                return self._noise(output) if exact else _alias(output)
 
             self._handles.append(module.register_forward_hook(seen))
         # After those: a twin's noise makes another tensor of an output, which the next part is given.
@@ -223,8 +226,8 @@ class ForwardHooks:
             self.on_backward()
 
     def _see(self, name: str, output: Any) -> None:
-        if self._passes:
-            self._note(name, self._passes[-1].see(name, output, self._sketch, self._noise))
+        if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._noise)):
+            self._note(seen, True)
 
     def _note(self, name: str, seen: bool) -> None:
         if seen and name not in self.names:
@@ -282,7 +285,7 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
         return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
     named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
     leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
-    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim), None)
+    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and has_rows(leaf)), None)
     mask = named.get("attention_mask")
     if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)

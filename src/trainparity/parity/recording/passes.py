@@ -1,5 +1,6 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +53,7 @@ class Pass:
         """Whether it drew random numbers."""
         self.activations: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
+        self._calls: Counter[str] = Counter()
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
         self._hashes: Tensor | None = None
@@ -77,13 +79,15 @@ class Pass:
             found.reached = True
             found = found.source
 
-    def see(self, name: str, output: Any, sketch: Sketcher, noise: Noise | None) -> bool:
-        """Add what a module returned, and later its gradient; tell whether there was a tensor [B, ...] in it.
+    def see(self, module: str, output: Any, sketch: Sketcher, noise: Noise | None) -> str | None:
+        """Add what a module returned, and later its gradient; return its name, None without a tensor [B, ...] in it.
 
         A twin's `noise` is added to the gradient after it was seen.
         """
+        self._calls[module] += 1
+        name = of_call(module, min(self._calls[module], _MOST_CALLS))
         floating = (tensor for tensor in tensors(output) if tensor.is_floating_point())
-        return any(self.see_tensor(name, tensor, sketch, noise) for tensor in floating)
+        return name if any(self.see_tensor(name, tensor, sketch, noise) for tensor in floating) else None
 
     def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
@@ -103,7 +107,9 @@ class Pass:
 
     def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
         """Sketch the signed sums over the samples; None where the rows are no samples."""
-        if self._hashes is None or not len(self._hashes) or len(tensor) % len(self._hashes):
+        if self._hashes is None or not len(self._hashes) or not has_rows(tensor):
+            return None
+        if len(tensor) % len(self._hashes):
             return None
         rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
         hashes, sums = self._hashes.to(rows.device), _SIGNS if rows.shape[1] < _FEW else 1
@@ -119,6 +125,22 @@ def _signs(hashes: Tensor, count: int) -> Tensor:
     return (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
 
 
+_CALL = " (call "
+
+_MOST_CALLS = 8
+"""Calls of one module within a pass that are told apart; further ones are added to the last."""
+
+
+def of_call(module: str, number: int) -> str:
+    """Name what a module returns: `relu`, then `relu (call 2)` where a forward pass calls it again."""
+    return module if number == 1 else f"{module}{_CALL}{number})"
+
+
+def module_of(name: str) -> str:
+    """Return the module that an activation is named after."""
+    return name.partition(_CALL)[0]
+
+
 def numbered(name: str, place: int) -> str:
     """Name the tensors of one result or of the arguments by their place: `(output)`, `(output).1`, ..."""
     return f"{name}.{place}" if place else name
@@ -127,6 +149,11 @@ def numbered(name: str, place: int) -> str:
 def tensors(values: Any) -> Iterable[Tensor]:
     """Return the tensors in arguments or results, in their order."""
     return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+def has_rows(tensor: Tensor) -> bool:
+    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse or a nested one does not."""
+    return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested
 
 
 def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:

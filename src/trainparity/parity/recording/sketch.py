@@ -18,6 +18,11 @@ def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_dtensor(tensor) else tensor
 
 
+def _dense(tensor: Tensor) -> Tensor:
+    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have."""
+    return tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+
+
 class Sketcher:
     """A fixed random projection of any tensor to `size` numbers (Charikar et al.'s count sketch, 2002).
 
@@ -35,7 +40,7 @@ class Sketcher:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
-        flat = where_float64_is(tensor.detach().flatten())
+        flat = where_float64_is(_dense(tensor).flatten())
         self._signs = self._signs.to(flat.device)
         total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
         for index, part in enumerate(torch.split(flat, self._length)):
@@ -47,14 +52,14 @@ class Sketcher:
 
 def norm(tensor: Tensor) -> float:
     """Return the L2 norm, summed in float64."""
-    flat = where_float64_is(tensor.detach().flatten())
+    flat = where_float64_is(_dense(tensor).flatten())
     flat = flat if flat.is_floating_point() else flat.double()
     return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
 
 
 def digest(tensor: Tensor) -> int:
     """Hash a tensor's bits to 64: any one changed element changes it, and any other change but for bad luck."""
-    flat = tensor.detach().contiguous().flatten()
+    flat = _dense(tensor).contiguous().flatten()
     bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[flat.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=bits.device)
     for index, part in enumerate(torch.split(bits, _CHUNK)):

@@ -1,0 +1,109 @@
+"""Gradients that code of the loop's own changes between backward and the update, without PyTorch's functions."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import own_gradients_agree
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
+from trainparity.parity.fitting import fit
+from trainparity.parity.recording.trace import Trace
+
+_ADVICE = "compare the code between backward and optimizer.step(): clipping by hand, scaling, hooks"
+
+
+def kept_after_backward(trace: Trace, row: int) -> float:
+    """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
+    micro = trace.arrays["rank/micro"][row]
+    made = micro.sum(1).mean(0) if micro.numel() else torch.zeros(0)
+    total = trace.arrays["rank/total"][row][0]
+    if not made.numel() or not made.abs().sum() or not total.abs().sum():
+        return 0.0
+    factor, rest = fit(made, total)
+    return factor if rest < 1e-3 else 0.0
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="backward makes equal gradients, and code of the loop's own keeps another part of them in each step, or cuts "
+    "each number at one limit",
+    advice=_ADVICE,
+)
+def clipped_by_hand(difference: Difference) -> Finding | None:
+    """The loop shortens the gradient without a function of PyTorch's."""
+    if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
+        return None
+    kept = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
+    if all(kept) and abs(kept[0] / kept[1] - 1) > 1e-3 and not scaled_always(difference):
+        return Finding(
+            f"backward makes equal gradients, and {kept[0]:.4g} of them is left before the update in "
+            f"{difference.runs[0]}, {kept[1]:.4g} in {difference.runs[1]}",
+            {"kept": kept},
+        )
+    for first, second in ((0, 1), (1, 0)):
+        if kept[first] and not kept[second] and (limit := _limit(difference, second)):
+            return Finding(
+                f"each number of the gradient is cut at {limit:.4g} in {difference.runs[second]} only; backward makes "
+                "equal gradients",
+                {"limit": limit},
+            )
+    return None
+
+
+def scaled_always(difference: Difference) -> bool:
+    """Tell whether each run keeps the same part of its gradients in every step, which no limit does."""
+    for trace in (difference.left, difference.right):
+        kept = [kept_after_backward(trace, row) for row in range(len(trace.layout.steps))]
+        if not all(kept) or max(kept) - min(kept) > 1e-3 * max(kept):
+            return False
+    return len(difference.left.layout.steps) > 1
+
+
+def _limit(difference: Difference, which: int) -> float:
+    """Return the number that one run's gradients are cut at, told by those whose sketch holds each number; 0: none."""
+    whole, cut = (
+        [row for row, shape in zip(_at(trace, difference.row), trace.layout.parameters.values(), strict=True)
+         if torch.Size(shape).numel() <= trace.layout.sketch_size]
+        for trace in ((difference.left, difference.right) if which else (difference.right, difference.left))
+    )  # fmt: skip
+    if not whole:
+        return 0.0
+    made, left = torch.stack(whole), torch.stack(cut)
+    limit = float(left.abs().amax())
+    shortened = made.abs() > limit * (1 + 1e-3)
+    apart = (made.clamp(-limit, limit) - left).norm()
+    return limit if int(shortened.sum()) > 1 and float(apart) <= 1e-3 * float(left.norm()) else 0.0
+
+
+def _at(trace: Trace, row: int) -> Tensor:
+    return sketches(trace, "gradient")[row]
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="gradients agree when they are clipped, and not as they are applied",
+    advice=_ADVICE,
+)
+def changed_after_clipping(difference: Difference) -> Finding | None:
+    """Gradients that are changed between clipping and the update."""
+    applied, gradients = difference.pair("applied/norm"), difference.norms("gradient")
+    if difference.stage != "update" or difference.beyond["start"] or applied is None:
+        return None
+    kept = [torch.where(b > 0, a / b, 1.0) for a, b in zip(applied, gradients, strict=True)]
+    apart = (kept[0] - kept[1]).abs() > max(_CHANGED, difference.tolerance) * torch.maximum(*kept)
+    names = [name for name, off in zip(difference.left.layout.parameters, apart.tolist(), strict=True) if off]
+    if not names:
+        return None
+    first = list(difference.left.layout.parameters).index(names[0])
+    return Finding(
+        f"the gradient of {some(names)} is changed between clipping and the update: {float(kept[0][first]):.4g} of its "
+        f"norm is applied in {difference.runs[0]}, {float(kept[1][first]):.4g} in {difference.runs[1]}",
+        {"parameters": names},
+    )
+
+
+_CHANGED = 1e-3
+"""Part of its norm by which an applied gradient may differ for rounding."""

@@ -1,0 +1,26 @@
+"""How many times the noise floor runs may be apart."""
+
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF
+from trainparity.parity.recording.trace import Layout
+
+MARGIN = 16.0
+"""The margin of fp32: a few rare roundings may decide there, which no twin happened to make."""
+
+_COARSE = 3 / 8
+"""Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
+roundings: right runs under bf16 lie within twice the floor, as twins move all weights by a unit of it."""
+
+
+def is_coarse(layout: Layout) -> bool:
+    """Tell whether a run computes in bf16 or coarser."""
+    return layout.unit_roundoff > UNIT_ROUNDOFF["fp16"]
+
+
+def margin_of(layout: Layout, margin: float) -> float:
+    """Return the margin in the format of a run.
+
+    Args:
+        layout: The reference's.
+        margin: That of fp32.
+    """
+    return max(1.0, _COARSE * margin) if is_coarse(layout) else margin
