@@ -57,6 +57,7 @@ BELOW: dict[str, set[str]] = {
     "accelerate": {"parity"},
     "testing": {"parity", "records", "scratch"},
     "pytest_plugin": {"testing", "records"},
+    "exporting": {"errors", "records", "report"},
     "schemas": {"params", "claims", "strategies"},
     "starter": {"errors", "schemas", "workloads"},
     "stages": {
@@ -66,6 +67,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "running", "pipeline", "starter", "api", "placement", "scratch",
+        "exporting",
     },
 }  # fmt: skip
 

@@ -76,6 +76,7 @@ WRONG = {
     "controls": ["--seeds", "0"],
     "curves": ["nowhere", "--against", "there"],
     "doctor": ["nowhere.yaml"],
+    "export": ["nowhere"],
     "init": ["taken"],
     "join": [],
     "repro": [],

@@ -10,11 +10,13 @@ EXTRAS = {
     "jinja2": "report",
     "lightning": "lightning",
     "markupsafe": "report",
+    "mlflow": "mlflow",
     "psutil": "pipeline",
     "pynvml": "pipeline",
     "pytest": "pytest",
     "requests": "pipeline",
     "sklearn": "data",
+    "tensorboard": "tensorboard",
     "torchvision": "data",
     "transformers": "transformers",
 }

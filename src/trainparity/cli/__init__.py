@@ -1,9 +1,9 @@
 """The command line: `trainparity` and its commands."""
 
-from trainparity.cli import doctor, machine, parity, project, run, studies  # each adds its commands
+from trainparity.cli import doctor, export, machine, parity, project, run, studies  # each adds its commands
 from trainparity.cli.app import app
 
-__all__ = ["app", "doctor", "machine", "main", "parity", "project", "run", "studies"]
+__all__ = ["app", "doctor", "export", "machine", "main", "parity", "project", "run", "studies"]
 
 
 def main() -> None:
