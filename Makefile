@@ -34,6 +34,7 @@ test-lowest: | $(UV) ## run the core's tests with the lowest versions that pypro
 	  tests/run tests/check tests/test_api.py tests/test_cli.py tests/test_params.py tests/test_environment.py
 
 docs: setup ## build the documents as a site, in .site; every link is checked
+	python docs/computed.py
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
 
 dist: setup ## build wheel and source distribution into dist, and check them

@@ -17,7 +17,6 @@ import yaml
 
 from trainparity import params, strategies, validation, workloads
 from trainparity.cli import app
-from trainparity.parity.causes import UNKNOWN, paragraphs
 from trainparity.records.claims import ClaimReport
 from trainparity.testing import assert_same_training
 from trainparity.workloads import SampleRandomness
@@ -41,12 +40,6 @@ def test_its_workload_can_be_copied_and_trains(tmp_path: Path, monkeypatch: pyte
     loss.backward()
     assert loss.shape == () and workload.count(batch) == 4
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
-
-
-def test_the_document_on_verdicts_has_the_paragraphs_of_the_registry_of_causes() -> None:
-    document = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", document, re.MULTILINE))
-    assert rows == {**paragraphs(), UNKNOWN: "none of these"}
 
 
 def test_its_example_of_a_new_configuration_is_valid() -> None:

@@ -1,7 +1,7 @@
 """The registry of causes: rules on recorded evidence, tried in the order of `RULES`.
 
-A new cause is a function with `@rule(...)` in a file of this folder and its line in `RULES`. A test compares the table
-of docs/verdict.md with the registry.
+A new cause is a function with `@rule(...)` in a file of this folder, its line in `RULES` and its page in docs/causes;
+`make docs` writes what the documents say of its proof and advice.
 """
 
 from trainparity.parity.causes import (
