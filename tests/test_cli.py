@@ -167,7 +167,15 @@ def test_bash_completes_commands_and_configurations(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "doctor\ncuda-single\n"), done.stderr
 
 
-WITHOUT_TORCH = ["cli", "report.console", "report.page", "stages.train", "stages.reference", "stages.experiment"]
+WITHOUT_TORCH = [
+    "cli",
+    "report.console",
+    "report.page",
+    "stages.train",
+    "stages.reference",
+    "stages.experiment",
+    "stages.probe",
+]
 
 
 def test_torch_is_imported_only_where_it_is_used() -> None:

@@ -1,8 +1,10 @@
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.machines import LINUX, MACHINES
 from trainparity.environment import Environment, detect
@@ -13,6 +15,20 @@ def test_the_fingerprint_is_stable_and_tells_machines_apart() -> None:
     assert len({environment.fingerprint for environment in MACHINES.values()}) == len(MACHINES)
     assert LINUX.model_copy(update={"image": "sha256:1"}).fingerprint != LINUX.fingerprint
     assert Environment.model_validate_json(LINUX.model_dump_json()).fingerprint == LINUX.fingerprint
+
+
+def test_torch_is_told_from_its_files_as_it_tells_of_itself() -> None:
+    found = detect()
+    assert (found.torch, found.cuda) == (torch.__version__, torch.version.cuda)
+    assert found.count("cuda") == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    assert found.count("mps") == torch.backends.mps.is_available()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or torch.cuda.is_available(), reason="torch is asked for its GPUs here")
+def test_without_a_driver_torch_is_not_imported() -> None:
+    program = "import sys; from trainparity.environment import detect; detect(); print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
 
 
 COMPILER = "#!/bin/sh\necho its version\necho more\n"

@@ -1,13 +1,17 @@
 """What this machine and image offer, and a stable fingerprint of it."""
 
+import ctypes
 import hashlib
 import os
 import platform
+import runpy
 import shlex
 import shutil
 import subprocess
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from trainparity import extras
 from trainparity.params import DeviceKind
@@ -83,34 +87,18 @@ def usable_cores() -> int:
 
 
 def detect() -> Environment:
-    """Ask the system and torch what is here; imports torch, which takes a second or two."""
-    import torch
-
-    accelerators = []
-    if torch.cuda.is_available():
-        for index in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(index)
-            accelerators.append(
-                Accelerator(
-                    kind="cuda",
-                    name=properties.name,
-                    memory_mib=properties.total_memory >> 20,
-                    capability=f"{properties.major}.{properties.minor}",
-                )
-            )
-    if torch.backends.mps.is_available():
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-        accelerators.append(Accelerator(kind="mps", name=_processor(), memory_mib=memory))
+    """Ask the system what is here, and torch where it may find a GPU; importing torch takes a second or two."""
+    build = _torch_build()
     return Environment(
         system=platform.system(),
         machine=platform.machine(),
         python=platform.python_version(),
-        torch=torch.__version__,
+        torch=build["__version__"],
         torchvision=version("torchvision") if extras.is_there("torchvision") else None,
-        cuda=torch.version.cuda,
+        cuda=build["cuda"],
         processor=_processor(),
         cores=usable_cores(),
-        accelerators=accelerators,
+        accelerators=_accelerators() if _may_find_a_gpu(build) else [],
         compiler=_compiler(),
         nodes=num_nodes(),
         image=IMAGE.read_text(encoding="utf-8").strip() if IMAGE.exists() else None,
@@ -120,6 +108,45 @@ def detect() -> Environment:
 def num_nodes() -> int:
     """Return how many machines ranks are spread over."""
     return int(os.environ.get(NODES) or 1)
+
+
+def _torch_build() -> dict[str, Any]:
+    """Return what torch's file `version.py` says of its build, without importing torch."""
+    spec = find_spec("torch")
+    assert spec and spec.origin
+    return runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+
+
+def _may_find_a_gpu(build: dict[str, Any]) -> bool:
+    """Tell whether torch is worth asking: on Linux a CUDA build finds no GPU without the driver's library."""
+    if platform.system() != "Linux" or build.get("hip"):
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return build["cuda"] is not None
+
+
+def _accelerators() -> list[Accelerator]:
+    import torch
+
+    found = []
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            found.append(
+                Accelerator(
+                    kind="cuda",
+                    name=properties.name,
+                    memory_mib=properties.total_memory >> 20,
+                    capability=f"{properties.major}.{properties.minor}",
+                )
+            )
+    if torch.backends.mps.is_available():
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+        found.append(Accelerator(kind="mps", name=_processor(), memory_mib=memory))
+    return found
 
 
 def _processor() -> str:

@@ -1,8 +1,7 @@
 """What edited files and settings make run again: DVC's own answer, on a pipeline that has run."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -32,45 +31,82 @@ def would_run(project: Project) -> set[str]:
     return set(json.loads(project.run("dvc", "status", "--json", "dvc.yaml"))) - {"probe"}
 
 
-def appended(text: str = "\n# edited\n") -> Callable[[Path], None]:
-    def edit(path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+def files_of_plans(project: Project) -> dict[str, dict[str, str]]:
+    """Return the hash of each file that a stage depends on, by stage."""
+    plans = project.folder / "runs/plan"
+    return {
+        "@".join(path.relative_to(plans).with_suffix("").parts): json.loads(path.read_text())["files"]
+        for path in plans.rglob("*.json")
+    }
 
-    return edit
+
+EDITS = {
+    "tests/support/mlp.py": TRAINING,  # the user's own model
+    "src/trainparity/workloads/new.py": set(),
+    "src/trainparity/workloads/registry.py": set(),  # a new workload's entry
+    "src/trainparity/workloads/ddpm.py": set(),  # another workload
+    "src/trainparity/workloads/toy_linear.py": {"known-answer"},
+    "src/trainparity/report/page.py": {"report"},
+    "src/trainparity/report/templates/page.html.j2": {"report"},  # its folder is a package
+    "src/trainparity/parity/verdict.py": {"compare"},
+    "src/trainparity/data/imagefolder.py": {"prepare", "known-answer"},
+    "src/trainparity/training/loop.py": {*TRAINING, "known-answer"},
+    "src/trainparity/strategies/fsdp.py": {"train@sharded"},
+    "src/trainparity/stages/train.py": TRAIN,
+    "README.md": set(),
+}
+
+
+@pytest.fixture(scope="module")
+def edited(project: Project) -> Iterator[tuple[dict[str, set[str]], set[str], str]]:
+    """Edit all files at once; return each file's stages by the plans, the stages by DVC, and what `status` says."""
+    before = {name: path.read_bytes() if (path := project.folder / name).exists() else None for name in EDITS}
+    old = files_of_plans(project)
+    for name in EDITS:
+        with (project.folder / name).open("a", encoding="utf-8") as file:
+            file.write("\n# edited\n")
+    try:
+        run = would_run(project)
+        said = project.run("python", "-m", "trainparity.cli", "status")
+        new = files_of_plans(project)
+        changed = {
+            stage: {f for f, digest in files.items() if digest != old[stage].get(f)} for stage, files in new.items()
+        }
+        yield {name: {s for s, f in changed.items() if name.removeprefix("src/") in f} for name in EDITS}, run, said
+    finally:
+        for name, content in before.items():
+            path = project.folder / name
+            path.unlink() if content is None else path.write_bytes(content)
+    project.run("dvc", "repro", "probe")
+
+
+@pytest.mark.parametrize("file", EDITS)
+def test_an_edited_file_makes_its_stages_run(edited: tuple[dict[str, set[str]], set[str], str], file: str) -> None:
+    by_file, _, said = edited
+    assert by_file[file] == EDITS[file]
+    assert (f"{file.removeprefix('src/')} was edited" in said) == bool(EDITS[file]), said
+
+
+def test_dvc_runs_the_stages_of_edited_files(edited: tuple[dict[str, set[str]], set[str], str]) -> None:
+    assert edited[1] == set().union(*EDITS.values())
 
 
 @pytest.mark.parametrize(
     ("file", "stages"),
     [
-        ("tests/support/mlp.py", TRAINING),  # the user's own model
-        ("src/trainparity/workloads/new.py", set()),
-        ("src/trainparity/workloads/registry.py", set()),  # a new workload's entry
-        ("src/trainparity/workloads/ddpm.py", set()),  # another workload
-        ("src/trainparity/workloads/toy_linear.py", {"known-answer"}),
+        ("tests/support/mlp.py", TRAINING),
         ("src/trainparity/report/page.py", {"report"}),
-        ("src/trainparity/report/templates/page.html.j2", {"report"}),  # its folder is a package
-        ("src/trainparity/parity/verdict.py", {"compare"}),
-        ("src/trainparity/data/imagefolder.py", {"prepare", "known-answer"}),
-        ("src/trainparity/training/loop.py", {*TRAINING, "known-answer"}),
-        ("src/trainparity/strategies/fsdp.py", {"train@sharded"}),
-        ("src/trainparity/stages/train.py", TRAIN),
         ("studies/ddp-vs-accumulation/claims.yaml", {"known-answer"}),
-        ("README.md", set()),
     ],
 )
-def test_an_edited_file_makes_its_stages_run(project: Project, file: str, stages: set[str]) -> None:
+def test_dvc_runs_nothing_else(project: Project, file: str, stages: set[str]) -> None:
     path = project.folder / file
-    before = path.read_bytes() if path.exists() else None
-    appended()(path)
+    before = path.read_bytes()
+    path.write_bytes(before + b"\n# edited\n")
     try:
         assert would_run(project) == stages
-        said = project.run("python", "-m", "trainparity.cli", "status")
-        name = file.removeprefix("src/")
-        assert (f"{name} was edited" in said) == bool(stages and not file.startswith("studies/")), said
     finally:
-        path.unlink() if before is None else path.write_bytes(before)
+        path.write_bytes(before)
 
 
 def test_nothing_changed_means_nothing_runs(project: Project) -> None:

@@ -16,9 +16,6 @@ from trainparity.records import layout
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.validation import ParamsError
 
-STUDY = Path("studies/ddp-vs-accumulation")
-"""Whose claim it is; only the default pipeline has this folder below its own."""
-
 
 def read_claim(claim: str, path: Path) -> Weights:
     """Read a claim about final weights.

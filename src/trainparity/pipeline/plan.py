@@ -14,8 +14,8 @@ from trainparity.closure import Closure, closure_of, hash_of, nothing_known
 from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.params import COUNTERPART, Own, Params
-from trainparity.pipeline.known_answer import STUDY
 from trainparity.records.base import Record
+from trainparity.records.known_answer import STUDY
 
 _STAGES = "trainparity.stages"
 _LOADER_CHILD = "trainparity.loading.child"

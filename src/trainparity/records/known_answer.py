@@ -1,6 +1,11 @@
 """`runs/known-answer/result.json`: a published result computed again."""
 
+from pathlib import Path
+
 from trainparity.records.base import Record
+
+STUDY = Path("studies/ddp-vs-accumulation")
+"""Whose claim it is; only the default pipeline has this folder below its own."""
 
 
 class KnownAnswer(Record):

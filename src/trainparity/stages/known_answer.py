@@ -5,8 +5,9 @@ from pathlib import Path
 from trainparity import params
 from trainparity.environment import Environment
 from trainparity.launch.containers import here_or_contained, image_of_engine
-from trainparity.pipeline.known_answer import STUDY, read_claim, reproduce
+from trainparity.pipeline.known_answer import read_claim, reproduce
 from trainparity.records import layout
+from trainparity.records.known_answer import STUDY
 
 
 def train() -> None:
