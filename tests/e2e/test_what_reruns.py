@@ -1,7 +1,6 @@
 """What edited files and settings make run again: DVC's own answer, on a pipeline that has run."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -58,7 +57,7 @@ EDITS = {
 
 
 @pytest.fixture(scope="module")
-def edited(project: Project) -> Iterator[tuple[dict[str, set[str]], set[str], str]]:
+def edited(project: Project) -> tuple[dict[str, set[str]], set[str], str]:
     """Edit all files at once; return each file's stages by the plans, the stages by DVC, and what `status` says."""
     before = {name: path.read_bytes() if (path := project.folder / name).exists() else None for name in EDITS}
     old = files_of_plans(project)
@@ -72,12 +71,12 @@ def edited(project: Project) -> Iterator[tuple[dict[str, set[str]], set[str], st
         changed = {
             stage: {f for f, digest in files.items() if digest != old[stage].get(f)} for stage, files in new.items()
         }
-        yield {name: {s for s, f in changed.items() if name.removeprefix("src/") in f} for name in EDITS}, run, said
     finally:
         for name, content in before.items():
             path = project.folder / name
             path.unlink() if content is None else path.write_bytes(content)
-    project.run("dvc", "repro", "probe")
+    by_file = {name: {s for s, files in changed.items() if name.removeprefix("src/") in files} for name in EDITS}
+    return by_file, run, said
 
 
 @pytest.mark.parametrize("file", EDITS)
