@@ -3,6 +3,7 @@
 import atexit
 import itertools
 import os
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -107,6 +108,8 @@ class Recorder:
         session.watch.on_skipped = self._finish
         session.start(0)
         atexit.register(self.close)
+        # A process that multiprocessing started, as `torch.multiprocessing.spawn` does, runs finalizers instead.
+        self._finalizer = Finalize(None, self.close, exitpriority=0)
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +139,7 @@ class Recorder:
             return
         self._closed = True
         atexit.unregister(self.close)
+        self._finalizer.cancel()
         self._after.remove()
         self._session.close()
         trace = self._session.trace(self._settings) if self._session.rank == 0 else None
