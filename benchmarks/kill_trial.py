@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -107,8 +108,7 @@ def trial(
 ) -> list[str]:
     """Run a configuration, send a signal to one of its processes, run it to its end; return what went wrong."""
     home.copy(here, name)
-    faults, temporary = [], here.with_name(f"{here.name}-tmp")
-    temporary.mkdir()
+    faults, temporary = [], Path(tempfile.mkdtemp(prefix="kill-"))  # its own, so that what is left in it is the trial's
     cache = home.folder.with_name("inductor")  # shared: what is compiled is the same
     quiet = {
         "cwd": here,
@@ -130,7 +130,7 @@ def trial(
     while (left := _alive(here)) and time.monotonic() < deadline:
         time.sleep(0.2)
     if left:
-        faults.append(f"{LEFT}")
+        faults.append(LEFT)
         psutil.wait_procs([p for p in left if not p.kill()], 5)
     if not _whole(here, name, home.expected[name]):
         faults.append(HALF)

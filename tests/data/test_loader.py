@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -260,3 +261,26 @@ def test_the_failure_that_ended_study_a_is_survived(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"failed: \D*Shared memory manager connection has timed out\. num_workers", done.stdout)
     assert "all came" in done.stdout
+
+
+def test_killed_workers_leave_no_temporary_files_of_their_own(digits: Prepared) -> None:
+    config, before = multiprocessing.current_process()._config, tempfile.tempdir  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(config, "tempdir", f"{folder}/ours")
+        patch.setattr(tempfile, "tempdir", f"{folder}/theirs")
+        for name in ("ours", "theirs"):
+            (Path(folder) / name).mkdir()
+        survive(Cursed(digits, lambda: os.kill(os.getpid(), signal.SIGKILL)), loader())
+        assert list((Path(folder) / "ours").iterdir())  # sockets, which go with this process
+        assert not list((Path(folder) / "theirs").iterdir())
+    assert tempfile.tempdir == before
+
+
+def test_a_temporary_folder_too_deep_for_sockets_is_told_at_once(digits: Prepared) -> None:
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        deep = Path(folder) / ("d" * 90)
+        deep.mkdir()
+        patch.setitem(config, "tempdir", str(deep))
+        message, _ = survive(digits, loader())
+    assert f"too long for sockets: {deep}; set TMPDIR" in message

@@ -1,6 +1,7 @@
 """Batches from a DataLoader's worker processes; every failure of these raises one error before a deadline."""
 
 import multiprocessing
+import os
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 
 import numpy as np
 import torch
@@ -25,6 +27,10 @@ from trainparity.params import Loader
 
 _POLL_S = 1.0
 """Seconds between two checks that the workers are alive."""
+
+
+_LONGEST_SOCKET = 103
+"""Bytes of a socket's path on macOS; Linux allows four more."""
 
 
 class WorkersFailed(DataError):
@@ -144,6 +150,10 @@ class _Workers:
             self._asked = None
 
     def _start(self) -> Iterator[Batch | _Raised]:
+        # Made here, the workers use it too, and it goes with this process also where they are killed.
+        folder = get_temp_dir()
+        if len(os.fsencode(folder)) + len("/listener-12345678") > _LONGEST_SOCKET:  # they would print that, and wait
+            raise OSError(f"the name of the folder for temporary files is too long for sockets: {folder}; set TMPDIR")
         before = multiprocessing.active_children()
         try:
             with _uninterrupted():

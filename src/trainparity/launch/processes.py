@@ -21,6 +21,8 @@ from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
+_LONGEST_TMPDIR = 70
+"""Bytes; loaders' workers make sockets below it, whose paths can't have more than 103."""
 
 
 def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
@@ -54,6 +56,9 @@ def _temporary_files() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
     cache = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"  # beside torch's own, kept between runs
     with scratch() as folder:
+        if len(os.fsencode(folder)) > _LONGEST_TMPDIR:
+            yield
+            return
         os.environ.update(TMPDIR=str(folder), TORCHINDUCTOR_CACHE_DIR=before["TORCHINDUCTOR_CACHE_DIR"] or str(cache))
         tempfile.tempdir = None  # found anew from TMPDIR
         try:
