@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test test-lowest images lint docs dist schemas bench gpu gpu-packages zoo controls setup lock clean
+.PHONY: help repro studies experiments test test-lowest images lint docs dist sbom audit schemas bench gpu gpu-packages zoo controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -41,6 +41,14 @@ dist: setup ## build wheel and source distribution into dist, and check them
 	rm -rf dist
 	python -m hatchling build
 	$(UV) tool run --quiet twine check --strict dist/*
+
+sbom: dist ## list what wheel and source distribution hold and need, as CycloneDX, in sbom
+	rm -rf sbom
+	$(UV) tool run --quiet --from 'cyclonedx-python-lib[json-validation]==11.12.0' --with packaging==26.3 python .ci/sbom.py
+
+audit: | $(UV) ## look up every package of the lock among the known vulnerabilities; needs the network
+	$(UV) tool run --quiet --from pip-audit==2.10.1 pip-audit --strict --disable-pip --require-hashes \
+	  --progress-spinner off --requirement requirements.lock
 
 images: ## build the CPU and CUDA images; what is unchanged comes from the builder's cache
 	docker/build cpu
@@ -91,7 +99,7 @@ lock: setup ## resolve requirements.lock anew from pyproject.toml, and which par
 	  --output-file docker/environment/requirements.lock
 
 clean: ## remove the environment and everything the pipeline made
-	rm -rf .venv .venv-tools .venv-lowest .site dist .trainparity data runs reports metrics.json
+	rm -rf .venv .venv-tools .venv-lowest .site dist sbom .trainparity data runs reports metrics.json
 	rm -rf studies/*/.trainparity studies/*/data studies/*/runs studies/*/reports
 
 setup: .venv/complete
