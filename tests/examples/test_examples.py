@@ -71,7 +71,7 @@ def test_a_plain_loop_under_torchrun(run: Run, tmp_path: Path) -> None:
 
 def test_the_token_mean_bug_of_2024_is_named_and_its_repair_is_equivalent(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    # It leaves writing the trace to the end of its process, which here is one of multiprocessing: no exit function runs.
+    # It leaves writing the trace to the end of its process, which is one of multiprocessing: no exit function runs.
     run("token_means.py", str(tmp_path / "full"), "full")
     run("token_means.py", str(tmp_path / "full"), "full", TRAINPARITY_TWIN="1")
     for how in ("means", "tokens"):
