@@ -99,12 +99,12 @@ class Soak:
         """Go through one fault and come back."""
         kinds = ["none", "SIGKILL", "SIGTERM", "full disk", "not finite"]
         kind, seed = kinds[number % len(kinds)] if number > 1 else "none", number % 2
-        self._settings(seed, rate=1e-3)
-        (self._project / "dvc.lock").unlink(missing_ok=True)
-        shutil.rmtree(self._project / ".dvc" / "cache", ignore_errors=True)  # all is trained again
         self.rounds[kind] += 1
+        self._fresh(seed)
         if kind != "none":
             self._with_fault(kind, seed)
+            if kind not in ("SIGKILL", "SIGTERM"):  # a run that failed is a result, which stays
+                self._fresh(seed)
         pipeline = Round(self._project, self._temporary)
         code = pipeline.to_its_end()
         self._expect(code == 0, f"the pipeline ended with {code} after: {kind}")
@@ -114,13 +114,18 @@ class Soak:
         self._judge()
         self._look(pipeline)
 
+    def _fresh(self, seed: int) -> None:
+        """Have everything trained again."""
+        self._settings(seed, rate=1e-3)
+        (self._project / "dvc.lock").unlink(missing_ok=True)
+        shutil.rmtree(self._project / ".dvc" / "cache", ignore_errors=True)
+
     def _with_fault(self, kind: str, seed: int) -> None:
         after_s = self._chance.uniform(0, 20)
         if kind == "not finite":
             self._settings(seed, rate=1e30)
             code = Round(self._project, self._temporary).to_its_end()
             self._expect(code == 0, f"the pipeline ended with {code} where weights are not finite")
-            self._settings(seed, rate=1e-3)
         elif kind == "full disk":
             with _small(self._project / ".trainparity" / "work") as mounted:
                 code = Round(self._project, self._temporary).to_its_end() if mounted else 0

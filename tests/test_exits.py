@@ -60,12 +60,17 @@ def run(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
 
 
-def test_a_reader_that_leaves_is_no_verdict() -> None:
+@pytest.mark.parametrize(
+    "command", [["doctor", "--json", "-"], ["compare", "no-such", "run"], ["--help"]], ids=lambda words: words[0]
+)
+def test_a_reader_that_leaves_is_no_verdict(command: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "trainparity.cli", "doctor", "--json", "-"]
     with os.fdopen(writing, "wb") as output:
-        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "trainparity.cli", *command],
+            stdout=output, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.report_tree import status, write_run
+from tests.support.report_tree import pair, pairs, runs, status, write_parity, write_run
 from trainparity.records import layout
 from trainparity.report import tables
 from trainparity.report.schema import Summary
@@ -36,6 +36,21 @@ def test_report_writes_everything_without_torch_and_in_any_process_the_same(
     assert (reports / "timing.csv").read_text() == tables.timing(built)
     assert (reports / "index.html").read_text() == html
     assert not list((root / "reports").rglob("*.tmp"))
+
+
+def test_a_pipeline_in_which_nothing_trained_has_its_report(root: Path) -> None:
+    """As on a full disk: the next run would have to find the reason somewhere."""
+    for run_status, _ in runs():
+        failed = status(run_status.run, status="failed", reason="OSError: full", loss=None, steps=0)
+        shutil.rmtree(layout.state(root / "runs", run_status.run))
+        shutil.rmtree(layout.report(root / "runs", run_status.run), ignore_errors=True)
+        write_run(root, failed, None)
+    write_parity(
+        root, {name: pair(p.right, "failed", left=p.left, reason="OSError: full") for name, p in pairs().items()}
+    )
+    done = run("report", root)
+    assert done.returncode == 0, done.stderr
+    assert "OSError: full" in done.stdout and "OSError: full" in (root / "reports/index.html").read_text()
 
 
 def test_report_names_a_mistake_in_params(root: Path) -> None:

@@ -1,5 +1,8 @@
 """The command line: `trainparity` and its commands."""
 
+import signal
+import sys
+
 from trainparity.cli import doctor, export, machine, parity, project, run, studies  # each adds its commands
 from trainparity.cli.app import app
 
@@ -8,4 +11,9 @@ __all__ = ["app", "doctor", "export", "machine", "main", "parity", "project", "r
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="trainparity")  # also of `python -m trainparity.cli`: completion and help are for this name
+    try:
+        app(prog_name="trainparity")  # also of `python -m trainparity.cli`: completion and help are for this name
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer ends with 1 then, which is a verdict's
+            sys.exit(128 + signal.SIGPIPE)
+        raise

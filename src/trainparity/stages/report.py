@@ -23,6 +23,7 @@ def main() -> None:
     write_text(REPORTS / "index.html", pipeline.render(built, read, here))
     drawn = pictures.figures(built)
     with replacing(REPORTS / "figures") as unfinished:
+        unfinished.mkdir()  # where no run trained, there is nothing to draw
         for name, picture in drawn.items():
             write_text(unfinished / name, picture)
     write_text(REPORTS / "report.md", markdown.report(built, here, drawn))

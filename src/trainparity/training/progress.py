@@ -11,6 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _LINE_EVERY_S = 10.0
 
 
+class _Console(Console):
+    """A console whose reader may leave: the training goes on without a word."""
+
+    def on_broken_pipe(self) -> None:
+        """Say no more; rich would end the process, and with it the run."""
+        self.quiet = True
+
+
 class TrainingProgress:
     """Counts the steps of all phases of one run; silent on all ranks but 0."""
 
@@ -18,7 +26,7 @@ class TrainingProgress:
         """`title` says which configuration of how many; `total` is the steps of all phases."""
         self._title, self._total, self._done = title, total, 0
         self._phase, self._loss = "", ""
-        self._console = Console(stderr=True, quiet=not main)
+        self._console = _Console(stderr=True, quiet=not main)
         self._next_line = time.monotonic() + _LINE_EVERY_S
         columns = (
             TextColumn("{task.description}"),
