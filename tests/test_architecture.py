@@ -33,7 +33,8 @@ BELOW: dict[str, set[str]] = {
         "parity.recording",
     },
     "attach": {"ownership", "records", "parity"},
-    "running": {"records", "errors", "exits", "ownership", "scratch", "attach"},
+    "bisection": {"records"},
+    "running": {"bisection", "records", "errors", "exits", "ownership", "scratch", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
@@ -49,7 +50,9 @@ BELOW: dict[str, set[str]] = {
         "ownership", "params", "records", "environment", "data", "workloads", "strategies", "measure", "training",
         "launch", "placement",
     },
-    "checking": {"validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity"},
+    "checking": {
+        "bisection", "validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity",
+    },
     "report": {"params", "records", "environment"},
     "api": {"records", "workloads", "parity", "checking", "environment", "running", "scratch"},
     "lightning": {"parity"},

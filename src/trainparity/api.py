@@ -46,6 +46,7 @@ def check(
     accelerator: str = "auto",
     seeds: int = 5,
     float64: bool = True,
+    bisect: bool = False,
     margin: float = 16.0,
     keep: str | Path | None = None,
     progress: Callable[[str], None] = lambda text: None,
@@ -65,6 +66,7 @@ def check(
         accelerator: auto, cpu, mps or cuda.
         seeds: Seeds of the learning curves by which a change of precision is judged: at least 4; 0: none.
         float64: Judge a difference again in float64.
+        bisect: Of a candidate of several settings that is different, find those that are another training.
         margin: `equivalent` means: within so many times the noise floor; at least 1.
         keep: A folder for the runs; by default they are removed.
         progress: Called with a line of text before each training.
@@ -95,7 +97,7 @@ def check(
     )
     with scratch() as place:
         checker = Checker(params, Path(keep) if keep else place, detect(), progress)
-        return judge(checker, chosen, float64=float64)
+        return judge(checker, against, float64=float64, bisected=bisect)
 
 
 def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, steps: int = 40, interval: int = 1) -> int:

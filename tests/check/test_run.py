@@ -57,3 +57,12 @@ def test_another_precision_is_judged_by_learning_curves_over_seeds(tmp_path: Pat
     assert half["curves"]["verdict"] == "consistent" and half["curves"]["runs"] == [4, 4]
     expected = {"skipped": 2, "bitwise": 0}[found["cuda"]["verdict"]]
     assert code == expected
+
+
+def test_of_several_settings_the_one_that_makes_the_difference_is_named(tmp_path: Path) -> None:
+    candidate = "gradaccum:2+offload-activations"
+    options = ("--steps=2", "--no-float64", "--bisect")
+    code, found = check(tmp_path, "tests.support.faulty:MeanLoss", candidate, *options)
+    which = found["gradaccum-2-offload-activations"]["bisection"]
+    assert code == 1 and which["smallest"] == [["gradaccum:2"]]
+    assert which["tried"] == {"gradaccum:2": "different", "offload-activations": "bitwise"}

@@ -68,8 +68,11 @@ def test_equal_commands_are_bitwise_without_twins_and_another_rate_is_named(tmp_
     found = ab(tmp_path, *commands("", ""), code=0)
     assert found["verdict"] == "bitwise" and not (tmp_path / "kept/a/twins").exists()
     assert "trainparity compare kept/a kept/b" in found["errors"]
-    found = ab(tmp_path, *commands("", " --lr 2e-2"), code=1)
+    found = ab(tmp_path, "--bisect", *commands("", " --lr 2e-2 --steps 900"), code=1)
     assert (found["verdict"], found["cause"]) == ("different", "learning-rate")
+    assert found["bisection"]["smallest"] == [["--lr 2e-2"]]
+    assert found["bisection"]["tried"] == {"--lr 2e-2": "different", "--steps 900": "bitwise"}
+    assert "settings: --lr 2e-2: this alone is another training (2 sets of settings tried)" in found["text"]
     assert "kept/a / kept/b: different" in found["text"]
     assert len(list((tmp_path / "kept/a/twins").glob("*/trace.json"))) == 2
 

@@ -1,10 +1,12 @@
 """Run a workload's reference, twins and candidates, judge them, and confirm what is different."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trainparity.bisection import bisect
+from trainparity.checking import candidates
 from trainparity.environment import Environment
 from trainparity.launch.runs import run_configuration, run_reference, run_seed
 from trainparity.launch.warm import warm_workers
@@ -24,18 +26,19 @@ _RECUT = ("batchnorm-statistics", "loss-normalisation", "buffers-only")
 """Causes that go away when one process cuts its batch as the candidate does."""
 
 
-def check(checker: "Checker", chosen: Mapping[str, Configuration], *, float64: bool) -> CheckReport:
-    """Judge every candidate, by name, and confirm the cause of each difference.
+def check(checker: "Checker", texts: Sequence[str], *, float64: bool, bisected: bool) -> CheckReport:
+    """Judge every candidate and confirm the cause of each difference.
 
     Args:
         checker: The workload, its settings and where its runs go; `curves` of its settings are those of the candidates
             of another precision than fp32.
-        chosen: The candidates' settings.
+        texts: The candidates, such as `ddp:2+gradaccum:2`.
         float64: Whether a difference is judged again in float64.
+        bisected: Whether the settings of a candidate that is different are tried in smaller sets.
     """
     checker.prepare()
     with warm_workers():
-        results = {name: checker.result(name, configuration, float64=float64) for name, configuration in chosen.items()}
+        results = {candidates.name(text): checker.result(text, float64=float64, bisected=bisected) for text in texts}
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
 
 
@@ -64,14 +67,23 @@ class Checker:
         """Write the dataset."""
         prepare(self.params, self.data, self.folder / "downloads", Path("check"))
 
-    def result(self, name: str, configuration: Configuration, *, float64: bool) -> Verdict:
+    def result(self, text: str, *, float64: bool, bisected: bool) -> Verdict:
         """Judge a candidate: a difference is confirmed, another precision asked whether it learns alike."""
-        found = self.judge(name, configuration)
-        if found.verdict == "different":
-            found = self.confirm(name, configuration, found, float64=float64)
+        configuration, found = candidates.parse(text), self.confirmed(text, float64=float64)
+        if bisected and found.verdict == "different" and "+" in text:
+            which = bisect(text.split("+"), lambda some: self.confirmed("+".join(some), float64=float64).verdict)
+            found = found.model_copy(update={"bisection": which})
         curves = self.params.curves
         if curves and configuration.precision in curves.pairs and found.verdict in SAME_TRAINING:
             found = found.model_copy(update={"curves": self.learns_alike(curves, configuration.precision)})
+        return found
+
+    def confirmed(self, text: str, *, float64: bool) -> Verdict:
+        """Judge a candidate; a difference is judged again."""
+        configuration = candidates.parse(text)
+        found = self.judge(candidates.name(text), configuration)
+        if found.verdict == "different":
+            found = self.confirm(candidates.name(text), configuration, found, float64=float64)
         return found
 
     def run(self, name: str, configuration: Configuration) -> Run:

@@ -14,6 +14,7 @@ from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, command
 from trainparity.environment import detect
 from trainparity.records.controls import ControlReport
+from trainparity.records.verdict import Verdict
 from trainparity.report.terminal import Terminal
 from trainparity.scratch import scratch
 
@@ -34,11 +35,17 @@ def compare(
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
     pages.require(html_path)
     from trainparity.parity.compare import compare_folders  # imports torch
-    from trainparity.report import answer, markdown
 
     verdict = compare_folders(left, right, floor or (), margin=margin)
     if html_path:
         pages.write_comparison(html_path, verdict, left, right, floor or ())
+    return tell(verdict, json_path, markdown_path)
+
+
+def tell(verdict: Verdict, json_path: Path | None, markdown_path: Path | None) -> int:
+    """Write or print a verdict; return its exit code."""
+    from trainparity.report import answer, markdown
+
     if answers.write(json_path, verdict.as_json, markdown_path, lambda: markdown.verdict(verdict)):
         answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
     return verdict.exit_code
@@ -73,6 +80,9 @@ def check(
         int, typer.Option(help="Seeds for learning curves, where the precision differs: at least 4; 0: none.")
     ] = 5,
     float64: Annotated[bool, typer.Option(help="Judge a difference again in float64.")] = True,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Of several settings joined by +, find those that make the difference.")
+    ] = False,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
@@ -101,6 +111,7 @@ def check(
             accelerator=accelerator,
             seeds=seeds,
             float64=float64,
+            bisect=bisect,
             margin=margin,
             keep=folder,
             progress=lambda text: progress.print(Text(text, style="dim")),

@@ -12,6 +12,7 @@ from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, command
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.records.verdict import Verdict
 from trainparity.running.errors import RunError
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
@@ -71,6 +72,9 @@ def ab(
     steps: Steps = 40,
     interval: Interval = 1,
     margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Of several options that differ, find those that make the difference.")
+    ] = False,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
@@ -90,24 +94,34 @@ def ab(
     """
     pages.require(html_path)
     answers.refuse_stdout(json_path, markdown_path)
-    from trainparity.cli.parity import compare
-    from trainparity.running.ab import HOME, record_both
+    from trainparity.cli.parity import tell
+    from trainparity.running.ab import HOME, record_both, switched
     from trainparity.running.command import Runner
     from trainparity.running.pairs import commands_of
     from trainparity.running.record import Settings, say
 
+    if bisect and len(commands) != 2:
+        raise UserError("trainparity: --bisect is for two commands; between two revisions, `git bisect run` is")
     place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
-    def same_bits(left: Path, right: Path) -> bool:
+    def judge(left: Path, right: Path) -> Verdict:
         from trainparity.parity.compare import compare_folders  # imports torch
 
-        return compare_folders(left, right).verdict == "bitwise"
+        return compare_folders(left, right, margin=margin)
 
     def work() -> int:
         with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
             settings = Settings(steps, interval, twins, outside=pair.outside)
-            left, right = record_both(runner, pair.commands, place, settings, same_bits)
-            code = compare(left, right, None, margin, json_path, markdown_path, html_path)
+            left, right = record_both(
+                runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict == "bitwise"
+            )
+            verdict = judge(left, right)
+            if bisect and verdict.verdict == "different":
+                which = switched(runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict)
+                verdict = verdict.model_copy(update={"bisection": which})
+            if html_path:
+                pages.write_comparison(html_path, verdict, left, right, ())
+            code = tell(verdict, json_path, markdown_path)
             say(f"to see it again: trainparity compare {left} {right}")
             return code
 

@@ -50,6 +50,25 @@ class Resolution(Record):
     """That tensor's name."""
 
 
+class Bisection(Record):
+    """Which of several settings, switched at once, are another training."""
+
+    smallest: list[list[str]]
+    """The settings that are another training each by itself; else one set of which none can be left out."""
+    tried: dict[str, Outcome]
+    """The verdict on each set that was tried, by its settings joined by ` + `."""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        if len(self.smallest[0]) > 1:
+            found = f"only together: {' + '.join(self.smallest[0])}, of which none can be left out"
+        else:
+            alone = [settings[0] for settings in self.smallest]
+            found = f"{', '.join(alone)}: {'each' if len(alone) > 1 else 'this alone'} is another training"
+        return f"{found} ({len(self.tried)} sets of settings tried)"
+
+
 class Verdict(Record):
     """Whether two runs are the same training."""
 
@@ -83,6 +102,8 @@ class Verdict(Record):
     """The numbers that prove the cause, by name; of an unknown cause, what was measured."""
     confirmation: str | None = None
     """What a further run with that one factor fixed, or in float64, has shown; null if there was none."""
+    bisection: Bisection | None = None
+    """Of `different`, with `--bisect`: which of the settings it is; null where that was not asked."""
     weights: Literal["bitwise", "equivalent", "different"] | None = None
     """The verdict on gradients, updates and weights alone, without buffers; null unless judged."""
     distance_over_floor: float | None = None

@@ -53,6 +53,8 @@ def show_cause(verdict: Verdict, console: Console) -> None:
         lines.append(Text(f"  gradients, updates and weights: {verdict.weights}"))
     if verdict.confirmation:
         lines.append(Text(f"  confirmed: {verdict.confirmation}"))
+    if verdict.bisection:
+        lines.append(Text(f"  settings: {verdict.bisection.sentence}"))
     for name, value in verdict.evidence.items():
         lines.append(Text(f"    {name.replace('_', ' ')}: {evidence(value)}", style="dim"))
     for line in lines:

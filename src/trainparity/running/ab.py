@@ -1,14 +1,19 @@
-"""Two commands, each recorded, the first with its twins."""
+"""Two commands, each recorded, the first with its twins; and commands between the two."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
+from trainparity.bisection import Settings as Switched
+from trainparity.bisection import bisect
 from trainparity.records.base import write_text
+from trainparity.records.verdict import Bisection, Outcome
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
-from trainparity.running.record import Settings, record_main, record_twins, say
+from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
+from trainparity.running.switches import Switches
 
 HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""
@@ -46,3 +51,38 @@ def record_both(
         for path, found in zip(unfinished, kept, strict=True):
             found.keep(path)
     return places
+
+
+def switched(
+    runner: Runner,
+    commands: tuple[Command, Command],
+    folder: Path,
+    settings: Settings,
+    judge: Callable[[Path, Path], Outcome],
+) -> Bisection | None:
+    """Find which options of the second command make it another training than the first, recorded in `folder/a`.
+
+    Each command between the two is recorded as `folder/between/<number>`. None: they differ in one option at most.
+
+    Raises:
+        StoppedBySignal: this process got a signal.
+    """
+    switches = Switches(*commands)
+    if len(switches.names) < 2:
+        return None
+    say(f"different: which of {', '.join(switches.names)}?")
+    numbers = count(1)
+
+    def outcome(chosen: Switched) -> Outcome:
+        place, command = folder / "between" / str(next(numbers)), switches.command(chosen)
+        say(f"{' + '.join(chosen)}: {command}")
+        try:
+            with replacing(place) as unfinished:
+                found = record_main(runner, command, unfinished, settings, place)
+                found.keep(unfinished)
+        except NothingRecorded as error:
+            say(str(error))
+            return "failed"
+        return "failed" if found.exit_code else judge(folder / "a", place)
+
+    return bisect(switches.names, outcome)

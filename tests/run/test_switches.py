@@ -1,0 +1,39 @@
+import pytest
+
+from trainparity.running.command import Command
+from trainparity.running.switches import Switches
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        (
+            "python train.py --lr 1e-3",
+            "python train.py --lr 2e-3 --compile --bf16",
+            ["--lr 1e-3 -> --lr 2e-3", "--compile", "--bf16"],
+        ),
+        (
+            "python train.py --lr 1",
+            "torchrun --nproc-per-node 2 train.py --lr 1 --accum 4",
+            ["python train.py -> torchrun --nproc-per-node 2 train.py", "--accum 4"],
+        ),
+        ("A=1 python -m p.t a.yaml", "B=3 python -m p.t b.yaml -x", ["A=", "B=3", "a.yaml -> b.yaml", "-x"]),
+        ("python train.py --a --b 1", "python train.py --b 1", ["without --a"]),
+        ("python train.py --a 1 --a 2", "python train.py --a 1 --a 3", ["--a 2 -> --a 3"]),
+        ("train --a", "train --a", []),
+    ],
+)
+def test_each_option_and_variable_that_differs_is_a_setting(first: str, second: str, names: list[str]) -> None:
+    switches = Switches(Command.parse(first), Command.parse(second))
+    assert switches.names == names
+    assert switches.command([]).arguments == Command.parse(first).arguments
+    assert switches.command(names).arguments == Command.parse(second).arguments
+
+
+def test_one_setting_leaves_the_others_as_they_are() -> None:
+    switches = Switches(Command.parse("X=1 python t.py --a 1 --b"), Command.parse("X=2 python t.py --a 2 --c --b"))
+    assert [str(switches.command([name])) for name in switches.names] == [
+        "X=2 python t.py --a 1 --b",
+        "X=1 python t.py --a 2 --b",
+        "X=1 python t.py --a 1 --c --b",
+    ]
