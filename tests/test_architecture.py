@@ -34,7 +34,8 @@ BELOW: dict[str, set[str]] = {
     },
     "attach": {"ownership", "records", "parity"},
     "bisection": {"records"},
-    "running": {"bisection", "records", "errors", "exits", "ownership", "scratch", "attach"},
+    "second_opinion": {"records"},
+    "running": {"bisection", "second_opinion", "records", "errors", "exits", "ownership", "scratch", "attach"},
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
@@ -51,7 +52,8 @@ BELOW: dict[str, set[str]] = {
         "launch", "placement",
     },
     "checking": {
-        "bisection", "validation", "params", "records", "environment", "workloads", "launch", "pipeline", "parity",
+        "bisection", "second_opinion", "validation", "params", "records", "environment", "workloads", "launch",
+        "pipeline", "parity",
     },
     "report": {"params", "records", "environment"},
     "api": {"records", "workloads", "parity", "checking", "environment", "running", "scratch"},

@@ -86,6 +86,17 @@ def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_pat
     assert json.loads((tmp_path / "kept/b/trace.json").read_text())["world_size"] == 2
 
 
+def test_in_float64_a_coarser_format_is_no_difference_and_a_fault_is_one(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN.replace("model(data[batch])", "model(data[batch]).half().float()"), "half.py")
+    write(tmp_path, PLAIN.replace("nn.Tanh()", "nn.Sigmoid()"), "sigmoid.py")
+    write(tmp_path, PLAIN)
+    commands = [f"{sys.executable} {name}.py" for name in ("train", "half", "sigmoid")]
+    found = ab(tmp_path, "--twins", 0, *commands[:2], code=1)
+    assert found["cause"] == "loss-or-targets" and "it is rounding, or a coarser format" in found["confirmation"]
+    found = ab(tmp_path, "--twins", 0, commands[0], commands[2], code=1)
+    assert found["cause"] == "forward" and "it is not rounding" in found["confirmation"]
+
+
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
     return subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout

@@ -15,6 +15,9 @@ from trainparity.ownership import end_with_owner
 SESSION = "TRAINPARITY_SESSION"
 """Environment variable: the folder through which `trainparity run` and the processes it records speak."""
 
+FLOAT64 = "float64"
+"""A file in that folder: the processes compute in float64."""
+
 SEED = 0
 
 
@@ -35,8 +38,16 @@ def watch() -> None:
 
         Process(session).wait_for(module)
 
+    if (session / FLOAT64).exists():
+        _after_import("torch", lambda module: _in_float64())
     _after_import("numpy.random", lambda module: module.seed(SEED))
     _after_import("torch.optim.optimizer", optimizers)
+
+
+def _in_float64() -> None:
+    from trainparity.attach.float64 import compute_in_float64
+
+    compute_in_float64()
 
 
 def _after_import(name: str, then: Callable[[Any], None]) -> None:

@@ -19,6 +19,7 @@ from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
+from trainparity.second_opinion import in_float64
 
 Progress = Callable[[str], None]
 
@@ -125,12 +126,9 @@ class Checker:
     def second_opinion(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
         again = self.judge(f"{name}-fp64", configuration.model_copy(update={"precision": "fp64"}))
-        if again.verdict not in JUDGED:
-            return _confirmed(result, f"float64 gave no second opinion: {again.reason}")
-        before, after = (max((w.distance for w in r.worst), default=0.0) for r in (result, again))
-        text = f"in float64 the largest distance is {after:.2g}, after {before:.2g}"
-        if after > 1e-4 * before:
-            return _confirmed(result, f"{text}: it is not rounding")
+        vanishes, text = in_float64(result, again)
+        if not vanishes:
+            return _confirmed(result, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
         rounding = {
             "verdict": "equivalent",
             "weights": "equivalent",

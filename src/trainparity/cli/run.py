@@ -27,6 +27,9 @@ def run(
     twins: Twins = 3,
     steps: Steps = 40,
     interval: Interval = 1,
+    float64: Annotated[
+        bool, typer.Option("--float64", help="Have the script compute in float64: casts and autocast do nothing.")
+    ] = False,
 ) -> int:
     """Record a training script as it is: `trainparity run runs/a -- python train.py --lr 1e-3`, or torchrun ...
 
@@ -41,7 +44,9 @@ def run(
     def work() -> int:
         with Runner() as runner:
             try:
-                kept = record_command(runner, Command(tuple(command)), folder, Settings(steps, interval, twins))
+                kept = record_command(
+                    runner, Command(tuple(command)), folder, Settings(steps, interval, twins, float64=float64)
+                )
             except NothingRecorded as error:
                 if not error.code:
                     raise
@@ -75,6 +80,9 @@ def ab(
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Of several options that differ, find those that make the difference.")
     ] = False,
+    float64: Annotated[
+        bool, typer.Option(help="Of a difference without a plain cause, record both again in float64.")
+    ] = True,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
@@ -95,7 +103,7 @@ def ab(
     pages.require(html_path)
     answers.refuse_stdout(json_path, markdown_path)
     from trainparity.cli.parity import tell
-    from trainparity.running.ab import HOME, record_both, switched
+    from trainparity.running.ab import HOME, OF_COMPUTATION, record_both, second_opinion, switched
     from trainparity.running.command import Runner
     from trainparity.running.pairs import commands_of
     from trainparity.running.record import Settings, say
@@ -116,6 +124,9 @@ def ab(
                 runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict == "bitwise"
             )
             verdict = judge(left, right)
+            if float64 and verdict.verdict == "different" and verdict.cause in OF_COMPUTATION:
+                opinion = second_opinion(runner, pair.commands, place, settings, verdict, judge)
+                verdict = verdict.model_copy(update={"confirmation": opinion})
             if bisect and verdict.verdict == "different":
                 which = switched(runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict)
                 verdict = verdict.model_copy(update={"bisection": which})

@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from trainparity.bisection import Settings as Switched
 from trainparity.bisection import bisect
 from trainparity.records.base import write_text
-from trainparity.records.verdict import Bisection, Outcome
+from trainparity.records.verdict import JUDGED, Bisection, Outcome, Verdict
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
 from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
 from trainparity.running.switches import Switches
+from trainparity.second_opinion import in_float64
+
+OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
+"""Causes that say where runs part and not why, so that float64 adds something."""
 
 HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""
@@ -51,6 +56,39 @@ def record_both(
         for path, found in zip(unfinished, kept, strict=True):
             found.keep(path)
     return places
+
+
+def second_opinion(
+    runner: Runner,
+    commands: tuple[Command, Command],
+    folder: Path,
+    settings: Settings,
+    found: Verdict,
+    judge: Callable[[Path, Path], Verdict],
+) -> str:
+    """Say what both commands show in float64, recorded as `folder/float64/a` and `b`, of a difference of `found`.
+
+    The verdict stays: in float64 a coarser format that one of them asks for is gone as well, and compilation may be.
+
+    Raises:
+        StoppedBySignal: this process got a signal.
+    """
+    say(f"different, by the cause {found.cause}: both again in float64")
+    places = folder / "float64" / "a", folder / "float64" / "b"
+    try:
+        for place, command in zip(places, commands, strict=True):
+            with replacing(place) as unfinished:
+                kept = record_main(runner, command, unfinished, replace(settings, float64=True), place)
+                kept.keep(unfinished)
+            if kept.exit_code:
+                return f"float64 gave no second opinion: {command} failed with exit code {kept.exit_code} there"
+    except RunError as error:
+        return f"float64 gave no second opinion: {error}"
+    again = judge(*places)
+    vanishes, text = in_float64(found, again)
+    if vanishes:
+        return f"{text}: it is rounding, or a coarser format that one of them asks for"
+    return f"{text}: it is not rounding" if again.verdict in JUDGED else text
 
 
 def switched(

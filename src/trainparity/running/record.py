@@ -22,6 +22,8 @@ class Settings:
     twins: int
     outside: Path | None = None
     """A folder from which the recorded code may not come: the working tree beside a revision's."""
+    float64: bool = False
+    """Whether the script computes in float64, whatever format it asks for."""
 
 
 def say(text: str) -> None:
@@ -80,7 +82,7 @@ def _record(runner: Runner, command: Command, folder: Path, settings: Settings, 
     log = folder / "twins" / str(twin) / "output.txt" if twin else None
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
-    with session(plan) as recording:
+    with session(plan, float64=settings.float64) as recording:
         code = runner.run(command, recording.environment(command), log)
         found = recording.recorded()
         if found is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trainparity
 from trainparity.attach.session import Plan, Recorded
-from trainparity.attach.watch import SESSION
+from trainparity.attach.watch import FLOAT64, SESSION
 from trainparity.ownership import owned
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
@@ -71,9 +71,11 @@ class Recording:
 
 
 @contextmanager
-def session(plan: Plan) -> Iterator[Recording]:
-    """Make the folder for one run of a command, and remove it afterwards."""
+def session(plan: Plan, *, float64: bool) -> Iterator[Recording]:
+    """Make the folder for one run of a command, in float64 if that is asked for, and remove it afterwards."""
     with scratch() as folder:
+        if float64:
+            (folder / FLOAT64).touch()
         plan.write(folder / "plan.json")
         (folder / "path").mkdir()
         (folder / "path" / "sitecustomize.py").symlink_to(_PACKAGE / "attach" / "site" / "sitecustomize.py")

@@ -1,0 +1,75 @@
+"""A whole script in float64: rounding gets a billion times smaller there, and a fault stays as large as it was.
+
+Every call of torch passes a mode that turns coarser floating-point formats into float64: in what is asked for, in
+tensors that come from elsewhere, and in results. Autocast and loss scaling do nothing.
+(https://docs.pytorch.org/docs/stable/notes/extending.html#extending-all-torch-api-with-modes)
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+_COARSER = (torch.float32, torch.float16, torch.bfloat16)
+_CASTS = ("float", "half", "bfloat16")
+"""Methods of tensors that are named after a format."""
+
+
+class Float64(TorchFunctionMode):
+    """While this mode is on, torch computes in float64 where it would in a coarser format."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch; see `TorchFunctionMode`."""
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):  # an attribute, such as `grad`, stays the tensor that it is
+            return func(*args, **(kwargs or {}))
+        if name in _CASTS and args and isinstance(args[0], Tensor):
+            func, args = Tensor.double, args[:1]
+        first = 1 if name.endswith("_") or name == "__setitem__" else 0  # which is changed in place
+        args = (*args[:first], *(tree_map(_widened, value) for value in args[first:]))
+        result = func(
+            *args,
+            **{key: value if key == "out" else tree_map(_widened, value) for key, value in (kwargs or {}).items()},
+        )
+        return result if first else tree_map(_widened, result)
+
+
+def _widened(value: object) -> object:
+    """Return a format or a tensor in float64 in place of a coarser one; anything else as it is."""
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in _COARSER else value
+    if type(value) is Tensor and value.dtype in _COARSER:
+        with torch._C.DisableTorchFunction():
+            return value.double()
+    return value
+
+
+def compute_in_float64() -> None:
+    """Turn the mode on for the rest of this process; and autocast and loss scaling, which have no use then, off."""
+    for switched in (torch.amp.autocast_mode.autocast, torch.amp.GradScaler):
+        switched.__init__ = _disabled(switched.__init__)  # type: ignore[misc]
+    torch.set_default_dtype(torch.float64)
+    Float64().__enter__()
+
+
+def _disabled(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that leaves what it makes without effect."""
+
+    @wraps(original)
+    def disabled(*args: Any, **keywords: Any) -> None:
+        bound = signature(original).bind(*args, **keywords)
+        bound.arguments["enabled"] = False
+        original(*bound.args, **bound.kwargs)
+
+    return disabled

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainparity.attach.float64 import Float64
+
+COARSER = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", COARSER)
+def test_whatever_format_is_asked_for_float64_is_what_comes(dtype: torch.dtype) -> None:
+    elsewhere = torch.ones(3, dtype=dtype)
+    with Float64():
+        made = [
+            torch.zeros(3, dtype=dtype),
+            torch.from_numpy(np.ones(3, dtype=np.float32)) * 2,
+            elsewhere + 1,
+            torch.ones(3, dtype=torch.float64).to(dtype),
+            torch.ones(3, dtype=torch.float64).type(dtype),
+            torch.empty_like(elsewhere),
+            torch.stack([elsewhere, elsewhere])[0],
+            torch.arange(3).float().half().bfloat16(),
+        ]
+    assert [tensor.dtype for tensor in made] == [torch.float64] * len(made)
+
+
+def test_integers_and_what_is_changed_in_place_stay_what_they_are() -> None:
+    ours = torch.zeros(3)
+    with Float64():
+        assert torch.arange(3).dtype == torch.int64 and (torch.ones(2) > 0).dtype == torch.bool
+        ours.add_(torch.ones(3))
+        ours[0] = torch.full((), 5.0)
+    assert ours.dtype == torch.float32 and ours.tolist() == [5.0, 1.0, 1.0]
+
+
+def test_a_model_trains_in_float64_whatever_it_is_cast_to() -> None:
+    with Float64():
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).bfloat16()
+        optimizer = torch.optim.AdamW(model.parameters())
+        loss = model(torch.randn(6, 4, dtype=torch.float32)).half().square().mean()
+        loss.backward()
+        optimizer.step()
+    tensors = [loss, *model.parameters(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    assert {tensor.dtype for tensor in tensors} == {torch.float64}
+    assert all(state["exp_avg"].dtype == torch.float64 for state in optimizer.state.values())
