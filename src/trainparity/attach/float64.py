@@ -58,9 +58,9 @@ def _widened(value: object) -> object:
 def compute_in_float64() -> None:
     """Turn the mode on for the rest of this process; and autocast and loss scaling, which have no use then, off."""
     for switched in (torch.amp.autocast_mode.autocast, torch.amp.GradScaler):
-        switched.__init__ = _disabled(switched.__init__)  # type: ignore[misc]
+        switched.__init__ = _disabled(switched.__init__)  # type: ignore[method-assign]
     torch.set_default_dtype(torch.float64)
-    Float64().__enter__()
+    Float64().__enter__()  # type: ignore[no-untyped-call]
 
 
 def _disabled(original: Callable[..., None]) -> Callable[..., None]:
