@@ -76,7 +76,7 @@ def test_validate_accepts_the_projects_params_and_names_mistakes(trainparity: Co
 def test_show_without_results_says_what_makes_them(trainparity: Command, tmp_path: Path) -> None:
     done = trainparity("show", str(tmp_path))
     assert done.returncode == 2
-    assert done.stderr == f"{tmp_path}/summary.json: no such file; `dvc repro` makes it\n"
+    assert done.stderr == f"{tmp_path}/summary.json: no such file; `trainparity repro` makes it\n"
 
 
 def test_validate_checks_the_workloads_options(trainparity: Command, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_train_names_a_mistaken_configuration(trainparity: Command) -> None:
 def test_the_command_is_a_program_of_its_own() -> None:
     command = [sys.executable, "-m", "trainparity.cli", "show", "nowhere"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "nowhere/summary.json: no such file; `dvc repro` makes it\n")
+    assert (done.returncode, done.stderr) == (2, "nowhere/summary.json: no such file; `trainparity repro` makes it\n")
 
 
 def test_compare_writes_a_page_whole_or_not_at_all(trainparity: Command, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A difference judged again in float64, where rounding is a billion times smaller and a fault is as large as before."""
 
+from trainparity.records.numbers import exact
 from trainparity.records.verdict import JUDGED, Verdict
 
 _ROUNDING = 1e-4
@@ -15,5 +16,5 @@ def in_float64(before: Verdict, again: Verdict) -> tuple[bool, str]:
     if again.verdict not in JUDGED:
         return False, f"float64 gave no second opinion: {again.reason}"
     distances = [max((worst.distance for worst in verdict.worst), default=0.0) for verdict in (before, again)]
-    text = f"in float64 the largest distance is {distances[1]:.2g}, after {distances[0]:.2g}"
+    text = f"in float64 the largest distance is {exact(distances[1], 2)}, after {exact(distances[0], 2)}"
     return distances[1] <= _ROUNDING * distances[0], text

@@ -31,7 +31,7 @@ def test_a_record_survives_writing_and_keeps_its_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, "r.json: no such file; `dvc repro` makes it"),
+        (None, "r.json: no such file; `trainparity repro` makes it"),
         ("{", "r.json: not a KnownAnswer record: Invalid JSON"),
         ("{}", "r.json: not a KnownAnswer record: claim: Field required"),
         (

@@ -10,7 +10,7 @@ from trainparity.report import artifacts, origin, pipeline, summary
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.schema import Summary
 
-ORIGIN = origin.Origin("dvc repro report", None)
+ORIGIN = origin.Origin("trainparity repro", None)
 """Of a folder without git, as the tests' are."""
 
 

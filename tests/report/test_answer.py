@@ -41,7 +41,7 @@ CAUSE = """\
   to change: use [SyncBatchNorm]
   gradients, updates and weights: equivalent
   confirmed: in float64 it is not rounding
-    gradient distance: 1.23457e-07
+    gradient distance: 1.23457e-7
     options: lr, momentum
 """
 
@@ -87,3 +87,11 @@ def test_what_the_runs_did_not_compute_alike_with_is_shown() -> None:
     proved = printed(pair("ddp", verdict="different", cause="samples", environment=facts))
     assert "look here first" not in proved and "threads: 1 in a" in proved
     assert "compute alike" not in printed(pair("ddp"))
+
+
+def test_an_equivalent_beyond_the_margin_says_what_confirmed_it() -> None:
+    confirmed = "in float64 the largest distance is 3e-9, after 0.2"
+    verdict = Verdict(
+        left="a", right="b", verdict="equivalent", margin=16, distance_over_floor=5.7e6, confirmation=confirmed
+    )
+    assert f"confirmed: {confirmed}\n" in printed(verdict)

@@ -12,9 +12,9 @@ from tests.report.test_page import HOSTILE, different
 from tests.support.browser import CHROMIUM, Seen, violations
 from tests.support.report_tree import detail, pair
 from trainparity.records.detail import Strip
+from trainparity.records.numbers import number
 from trainparity.report import page, pipeline
 from trainparity.report.artifacts import Artifacts
-from trainparity.report.format import number
 from trainparity.report.schema import Summary
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -4,8 +4,9 @@ import pytest
 from rich.console import Console
 
 from tests.support.report_tree import known_answer
+from trainparity.records.numbers import number
 from trainparity.report.console import show
-from trainparity.report.format import moment, number, rate
+from trainparity.report.format import moment, rate
 from trainparity.report.schema import Summary
 
 
@@ -38,7 +39,7 @@ def test_reasons_remedies_and_dates_stand_below(built: Summary) -> None:
         "mps: skipped: no Apple GPU here",
         "remedy: run it on a Mac",
         "broken: failed: RuntimeError: out of memory [rank 0]",
-        "dvc repro -s -f train@broken",
+        "trainparity train --again broken",
         "compiled: graph breaks: print in model.py:12\n",
         "gradaccum: loader failed: the workers of 1 of 1 ranks; it trained on without them\n",
         "ddp / gradaccum: equivalent, distance / floor 0.900",

@@ -154,7 +154,7 @@ def test_the_page_says_why_and_what_to_do(parsed: Page) -> None:
         "no Apple GPU here",
         "run it on a Mac",
         "out of memory [rank 0]",
-        "dvc repro -s -f train@broken",
+        "trainparity train --again broken",
         "Speed-up judged of 4 of 6 trained configurations: the largest gain is compiled's: 1.59×",
         "1 withheld as not shown to be the same training",
         "compiled: compilation took 21.4 s, which 14.8 ms saved at each step pay back after 1,447 steps.",

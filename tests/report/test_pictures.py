@@ -55,4 +55,4 @@ def test_the_document_names_every_figure_on_its_line(built: Summary) -> None:
         assert len(re.findall(rf"^\| {name} \|", text, re.MULTILINE)) == 1
     assert "![speedup](figures/speedup.svg)\n" in text
     assert "- **broken**: failed: RuntimeError: out of memory \\[rank 0\\]" in text
-    assert built.fingerprint in text and "`dvc repro report`" in text
+    assert built.fingerprint in text and "`trainparity repro`" in text

@@ -102,7 +102,7 @@ def test_steps_that_shared_the_machine_give_no_speedup(root: Path) -> None:
     steps = [10.0, 11.0, 12.0, 90.0, 95.0, 99.0]
     time_ddp(root, step_ms=steps, reference_ms=steps, machine=shared)
     sentence = withheld(build(root).configurations["ddp"])
-    assert "dvc repro -s -f train@ddp" in sentence
+    assert "trainparity train --again ddp" in sentence
     assert "45 % of the processors, 20 % went to other virtual machines" in sentence
     assert "clock went from 2,500 to 1,900 MHz and cores were slowed down for their heat 3 times" in sentence
 

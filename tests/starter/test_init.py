@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from trainparity import starter
-from trainparity.cli.pipeline import order, run_stages
+from trainparity.cli.pipeline import order, run_stages, train_one
 from trainparity.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -56,5 +56,15 @@ def test_without_dvc_a_stage_that_fails_is_the_last(tmp_path: Path, monkeypatch:
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text().replace("workload:Classifier", "workload:Clasifier"))
     monkeypatch.chdir(tmp_path)
-    assert run_stages(["ddp"]) == 2
+    assert run_stages(order(["ddp"])) == 2
     assert not (tmp_path / "runs").exists()
+
+
+def test_one_run_is_made_without_dvc_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    starter.write(tmp_path, dvc=False, force=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workload.py").unlink()
+    assert train_one("ddp", again=True) == 2
+    assert "workload" in capfd.readouterr().err and not (tmp_path / ".dvc").exists()

@@ -13,10 +13,10 @@ from trainparity.cli.app import ParamsPath, command
 from trainparity.environment import Environment, detect
 from trainparity.pipeline.repair import repair
 from trainparity.placement import Placement, Unavailable, place
+from trainparity.records.numbers import NOTHING
 from trainparity.report import markdown
 from trainparity.report.columns.column import Column
 from trainparity.report.console import table
-from trainparity.report.format import NOTHING
 from trainparity.report.terminal import Terminal
 
 
@@ -79,7 +79,9 @@ def doctor(
     found = [Offer(name, place(c, params.accelerator, environment)) for name, c in params.configs.items()]
     below = [note for offer in found for note in offer.notes]
     runs = sum(isinstance(offer.placement, Placement) for offer in found)
-    below.append(f"{runs} of {len(found)} configurations can run here; `dvc repro` skips the others and says so.")
+    below.append(
+        f"{runs} of {len(found)} configurations can run here; `trainparity repro` skips the others and says so."
+    )
     machine = _machine(environment)
     if answers.write(
         json_path,

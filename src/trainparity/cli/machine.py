@@ -11,9 +11,10 @@ from trainparity import params as parameters
 from trainparity import validation
 from trainparity.cli import answers
 from trainparity.cli.app import ParamsPath, command
-from trainparity.cli.pipeline import reproduce
+from trainparity.cli.pipeline import train_one
 from trainparity.environment import NODES, detect
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.params import reference_name
 from trainparity.records import layout
 from trainparity.records.run import Status
 from trainparity.report.terminal import make_console
@@ -58,20 +59,22 @@ def train(
             help="An entry of `configs` in params.yaml.", metavar="CONFIGURATION", autocompletion=_configurations
         ),
     ],
+    again: Annotated[bool, typer.Option("--again", help="Make a result that is there already again.")] = False,
 ) -> int:
     """Train one configuration, and what it depends on, through the pipeline: exit code 0 trained, 1 failed, 2 skipped.
 
-    A result that is there already is not made again, unless it is that the run failed.
+    A result that is there already is not made again, unless it is that the run failed. Where there is no dvc.yaml, it
+    always is. `reference-<name>` trains the references.
     """
     path, state = Path("params.yaml"), layout.status(Path("runs"), name)
     params = parameters.load(path)
-    if name not in params.configs:
-        raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, list(params.configs))}")
+    if name not in (names := [*params.configs, *map(reference_name, params.references)]):
+        raise validation.ParamsError(f"{path}: configs: {validation.not_one_of(name, names)}")
     before = state.stat().st_mtime_ns if state.exists() else None
-    code = reproduce(f"train@{name}")
-    there = not code and state.stat().st_mtime_ns == before
+    code = train_one(name, again=again)
+    there = not (code or again) and state.stat().st_mtime_ns == before
     if there and Status.read(state).status == "failed":
-        code = reproduce(f"train@{name}", "--force", "--single-item")
+        code = train_one(name, again=True)
     if code:
         return code
     status = Status.read(state)
@@ -113,7 +116,7 @@ def show(
     json_path: answers.JsonPath = None,
     markdown_path: answers.MarkdownPath = None,
 ) -> None:
-    """Print the table of the last `dvc repro` again."""
+    """Print the table of the last run of the pipeline again."""
     from trainparity.report import console, markdown
     from trainparity.report.schema import Summary
 

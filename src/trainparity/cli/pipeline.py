@@ -9,9 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from trainparity import extras
+from trainparity import extras, starter
 from trainparity.exits import shell_code
+from trainparity.params import REFERENCE, reference_name
 from trainparity.pipeline.repair import repair
+
+_FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
+"""Stages that every run needs."""
 
 
 def reproduce(*arguments: str) -> int:
@@ -47,12 +51,20 @@ def reproduce(*arguments: str) -> int:
             signal.signal(number, handler)
 
 
-def run_stages(configurations: Sequence[str]) -> int:
-    """Run every stage of the pipeline without DVC; return the exit code of the first that failed, else 0.
+def train_one(run: str, *, again: bool) -> int:
+    """Make a run by its name, through DVC where there is a dvc.yaml; `again` also where its result is there."""
+    reference = run.startswith(reference_name(""))
+    if Path(starter.PIPELINE).exists():
+        return reproduce(REFERENCE if reference else f"train@{run}", *(("--force", "--single-item") if again else ()))
+    return run_stages([*_FIRST, *([] if reference else [["train", run]])])
+
+
+def run_stages(stages: Sequence[Sequence[str]]) -> int:
+    """Run stages of the pipeline without DVC; return the exit code of the first that failed, else 0.
 
     Nothing is cached but references that would be trained again from the same.
     """
-    for stage in order(configurations):
+    for stage in stages:
         done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], check=False)
         if done.returncode:
             return shell_code(done.returncode)
@@ -62,4 +74,4 @@ def run_stages(configurations: Sequence[str]) -> int:
 def order(configurations: Sequence[str]) -> list[list[str]]:
     """Return the stages of a pipeline without a DVC file, each with its arguments, in an order that works."""
     train = [["train", name] for name in configurations]
-    return [["validate"], ["probe"], ["prepare"], ["reference"], *train, ["compare"], ["report"]]
+    return [*_FIRST, *train, ["compare"], ["report"]]

@@ -11,7 +11,7 @@ import typer
 from trainparity import extras, starter
 from trainparity import params as parameters
 from trainparity.cli.app import command
-from trainparity.cli.pipeline import reproduce, run_stages
+from trainparity.cli.pipeline import order, reproduce, run_stages
 from trainparity.errors import UserError
 from trainparity.pipeline.repair import dvc_root
 
@@ -48,4 +48,4 @@ def repro() -> int:
     extras.require("jinja2")  # which the last stage needs: better said before anything trains
     if Path(starter.PIPELINE).exists():
         return reproduce()
-    return run_stages(list(parameters.load(Path(starter.PARAMS)).configs))
+    return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)))

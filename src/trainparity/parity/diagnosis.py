@@ -9,6 +9,7 @@ from trainparity.parity.causes import RULES, UNKNOWN, Evidence, Finding, Rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
 from trainparity.parity.placement import place
+from trainparity.records.numbers import number
 from trainparity.records.verdict import Verdict
 
 
@@ -16,12 +17,12 @@ def explain(verdict: Verdict, difference: Difference) -> Verdict:
     """Complete a `different` verdict with its first step and tensor, its cause and the evidence."""
     rule, found = diagnose(difference)
     largest = max(verdict.worst, key=lambda w: w.distance_over_floor, default=None)
-    where = f"beyond {difference.margin:g} x the noise floor from step {difference.step} on"
+    where = f"beyond {number(difference.margin)} x the noise floor from step {difference.step} on"
     if difference.first_tensor:
         where += f", first in {difference.first_tensor}"
     if largest is not None:
         of = f"{largest.kind} {largest.tensor} at step {largest.step}"
-        where += f"; at most {largest.distance_over_floor:.2g} x, in {of}"
+        where += f"; at most {number(largest.distance_over_floor)} x, in {of}"
     return verdict.model_copy(
         update={
             "step": difference.step,

@@ -11,6 +11,7 @@ from trainparity.parity.distance import KINDS, Compared, distances, names, norms
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import RecordError
+from trainparity.records.numbers import exact
 
 _COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "activation_gradient", "start")
 
@@ -87,7 +88,7 @@ class NoiseFloor:
                 before = max(float(width[row - 1]), float(rounded[row]))
                 if float(width[row]) > max(_USELESS, _JUMP * before):
                     return (
-                        f"the twins' {kind}s part from {before:.2g} to {float(width[row]):.2g} between "
+                        f"the twins' {kind}s part from {exact(before, 2)} to {exact(float(width[row]), 2)} between "
                         f"steps {steps[row - 1]} and {steps[row]}, which rounding does not do"
                     )
         return None

@@ -19,6 +19,7 @@ from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import resolutions
 from trainparity.records.base import INFINITE
+from trainparity.records.numbers import exact
 from trainparity.records.run import Status
 from trainparity.records.verdict import Outcome, Verdict, Worst
 
@@ -102,7 +103,7 @@ def judge_traces(
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": unknown})
     width = _width(left, floor)
     if width * margin > _WIDEST:
-        twins = f"the gradients of {names[0]}'s twins are {width:.2g} apart at the first step of a window"
+        twins = f"the gradients of {names[0]}'s twins are {exact(width, 2)} apart at the first step of a window"
         reason = f"the noise floor is too wide to prove anything: {twins}"
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
     seen = resolutions(left, floor, margin)

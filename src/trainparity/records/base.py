@@ -56,7 +56,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
-            raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
+            raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(key) for key in first["loc"])

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from trainparity.records.base import Record
+from trainparity.records.numbers import exact, number
 
 
 class CurveResult(Record):
@@ -37,10 +38,10 @@ class CurveResult(Record):
         """Say it in one sentence, with the test's power."""
         if self.final is None or self.p_value is None or self.spread is None:
             return self.reason or self.verdict
-        power = f"{self.detectable:g}" if self.detectable is not None else "more than 8"
+        power = f"{number(self.detectable)}" if self.detectable is not None else "more than 8"
         return (
-            f"{self.verdict}: final loss {self.final[0]:.4g} and {self.final[1]:.4g}, "
-            f"spread over seeds {self.spread:.2g}, p = {self.p_value:.2g} "
+            f"{self.verdict}: final loss {exact(self.final[0], 4)} and {exact(self.final[1], 4)}, "
+            f"spread over seeds {exact(self.spread, 2)}, p = {exact(self.p_value, 2)} "
             f"(permutation test, {self.runs[0]} and {self.runs[1]} runs; "
             f"it finds shifts of {power} spreads with probability 0.8)"
         )

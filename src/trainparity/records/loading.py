@@ -3,6 +3,7 @@
 from typing import Literal
 
 from trainparity.records.base import Record
+from trainparity.records.numbers import number
 
 
 class LoaderMemory(Record):
@@ -67,8 +68,8 @@ class LoaderMeasurement(Record):
             return f"{self.mode}, {how}: {self.status}: {self.reason}"
         figures, memory = self.figures, self.figures.memory.workers_pss_mib or self.figures.memory.workers_rss_mib
         return (
-            f"{self.mode}, {how}: {figures.epoch_s:.3g} s an epoch, {figures.epoch_wait_s:.3g} s of it waiting; "
-            f"first batch after {figures.first_batch_s:.3g} s; workers hold {memory:.0f} MiB"
+            f"{self.mode}, {how}: {number(figures.epoch_s)} s an epoch, {number(figures.epoch_wait_s)} s of it waiting"
+            f"; first batch after {number(figures.first_batch_s)} s; workers hold {memory:.0f} MiB"
         )
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
+from trainparity.records.numbers import number
 
 Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped", "failed"]
 """`failed`: a run crashed; `skipped`: one was not tried; `cannot judge`: the evidence of two runs proves nothing."""
@@ -139,7 +140,7 @@ class Verdict(Record):
         over = self.distance_over_floor
         rows = {
             f"{self.left} / {self.right}": self.verdict,
-            "distance / noise floor": "" if over is None else f"{over:.3g} (rounding: up to {self.margin:g})",
+            "distance / noise floor": "" if over is None else f"{number(over)} (rounding: up to {number(self.margin)})",
             "reason": self.reason,
             "cause": self.cause and f"{self.cause}: {self.explanation}",
             "to change": self.advice,

@@ -3,8 +3,9 @@
 from rich.console import Console
 from rich.text import Text
 
+from trainparity.records.numbers import number
 from trainparity.records.verdict import Verdict
-from trainparity.report.format import evidence, number
+from trainparity.report.format import evidence
 from trainparity.report.styles import STYLES
 
 
@@ -17,6 +18,8 @@ def show(answer: Verdict, console: Console) -> None:
         most, margin = number(answer.distance_over_floor), number(answer.margin)
         line = f"  at most {most} x the noise floor (up to {margin} x is rounding)"
         console.print(Text(f"{line}, over {answer.steps_compared} traced steps"))
+    if answer.confirmation and not answer.cause:
+        console.print(Text(f"  confirmed: {answer.confirmation}"))
     if answer.resolution is not None:
         seen = number(answer.resolution)
         console.print(Text(f"  a relative error of the gradient beyond {seen} would have been `different`"))

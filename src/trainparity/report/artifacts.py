@@ -98,7 +98,7 @@ def _read_parity(path: Path, params: Params) -> ParityReport:
 def _read_details(folder: Path, params: Params) -> dict[str, Detail]:
     """Read the details of those pairs of `params` that were judged tensor by tensor."""
     if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder; `dvc repro` makes it")
+        raise RecordError(f"{folder}: no such folder; `trainparity repro` makes it")
     paths = {name: folder / f"{name}.json" for name in params.pairs}
     return {name: Detail.read(path) for name, path in paths.items() if path.exists()}
 
@@ -128,6 +128,6 @@ def _read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]
         with path.open(encoding="utf-8", newline="") as file:
             return [parse(row) for row in csv.DictReader(file)]
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file; `dvc repro` makes it") from None
+        raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path}: not the table expected here: {error!r}") from None

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
 from trainparity.records.detail import Detail
+from trainparity.records.numbers import number
 from trainparity.records.verdict import SAME_TRAINING, Link, Verdict
-from trainparity.report.format import joined, number
+from trainparity.report.format import joined
 from trainparity.report.styles import key
 from trainparity.report.trend import worst_by_column
 

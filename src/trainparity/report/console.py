@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from trainparity.records.claims import ClaimReport
+from trainparity.records.numbers import number
 from trainparity.report import words
 from trainparity.report.columns import runs
 from trainparity.report.columns.claims import CLAIMS
 from trainparity.report.columns.column import Column, shown_in
 from trainparity.report.columns.runs import RUNS
-from trainparity.report.format import number
 from trainparity.report.schema import Summary
 from trainparity.report.styles import STYLES, key
 
@@ -32,6 +32,8 @@ def show(summary: Summary, console: Console) -> None:
             text = f"{pair.left} / {pair.right}: {pair.verdict}"
             if pair.distance_over_floor is not None:
                 text += f", distance / floor {number(pair.distance_over_floor)}"
+            if pair.confirmation:
+                text += f"; {pair.confirmation}"
             _line(console, key(pair.verdict, words.imitated(summary, pair)), text)
     for note in words.notes(summary):
         _line(console, note.kind, f"{note.name}: {note.kind}: {note.text}")

@@ -2,27 +2,8 @@
 
 from typing import Any
 
-from trainparity.records.base import INFINITE
+from trainparity.records.numbers import NOTHING, exact, number
 from trainparity.report.schema import Speedup
-
-NOTHING = "–"
-
-
-def number(value: float | None) -> str:
-    """Write a number with three significant digits: 0.123, 1.23, 12.3, 123, 12,346, 1.2e-7."""
-    if value is None:
-        return NOTHING
-    size = abs(value)
-    if size >= INFINITE:
-        return "∞" if value > 0 else "-∞"
-    if size >= 1e7 or 0 < size < 1e-3:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    if size >= 99.95:
-        return f"{value:,.0f}"
-    if size == 0 or value == int(value):
-        return f"{value:.0f}"
-    return f"{value:.{1 if size >= 9.995 else 2 if size >= 0.9995 else 3}f}"
 
 
 def speedup(value: Speedup | None) -> str:
@@ -35,11 +16,6 @@ def speedup(value: Speedup | None) -> str:
 def span(low: float | None, high: float | None) -> str:
     """Write a range of numbers: `38.4–42.1`."""
     return f"{number(low)}–{number(high)}"
-
-
-def exact(value: float) -> str:
-    """Write a number with six significant digits, for evidence."""
-    return f"{value:.6g}"
 
 
 def evidence(value: Any) -> str:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from trainparity.records.numbers import number
 from trainparity.records.verdict import JUDGED
-from trainparity.report.format import number, span
+from trainparity.report.format import span
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import Summary
 from trainparity.report.templating import environment

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainparity.records.base import significant
+from trainparity.records.numbers import number
 from trainparity.report import curves, page, pictures, words
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.columns import pairs, runs
@@ -14,7 +15,6 @@ from trainparity.report.columns.controls import CONTROLS
 from trainparity.report.columns.pairs import PAIRS
 from trainparity.report.columns.runs import RUNS
 from trainparity.report.comparison import Comparison
-from trainparity.report.format import number
 from trainparity.report.origin import Origin
 from trainparity.report.page import Section
 from trainparity.report.schema import Summary
@@ -103,7 +103,7 @@ def _ratios(summary: Summary) -> dict[str, list[float]]:
 
 def _commands(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield what makes each kind of figure again, whatever is cached."""
-    yield "Verdicts", "dvc repro -s -f compare"
+    yield "Verdicts", "python -m trainparity.stages compare"
     for run in list(summary.references.values())[:1]:
         yield "References", words.again(run.reference)
     for name in summary.configurations:

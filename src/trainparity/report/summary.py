@@ -1,12 +1,12 @@
 """From artifacts to the summary: every figure of the report and the rules for withholding one."""
 
 from trainparity.params import REFERENCE, reference_name
+from trainparity.records.numbers import number
 from trainparity.records.timing import Timing
 from trainparity.records.verdict import SAME_TRAINING, Verdict
 from trainparity.report import words
 from trainparity.report.artifacts import Artifacts, Run
 from trainparity.report.figures import figures_of
-from trainparity.report.format import number
 from trainparity.report.schema import Chosen, RunSummary, Speedup, Summary
 from trainparity.report.speedup import LEAST_PAIRS, speedup
 

@@ -2,6 +2,7 @@
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from trainparity.records.numbers import number
 from trainparity.records.verdict import Resolution, Worst
 from trainparity.report import format, templates
 from trainparity.report.terminal import printable
@@ -18,7 +19,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "number": format.number,
+        "number": number,
         "fixed": format.fixed,
         "mebibytes": format.mebibytes,
         "exact": format.evidence,
@@ -36,9 +37,9 @@ def _shown(value: object) -> object:
 
 
 def _worst_row(worst: Worst) -> tuple[str, ...]:
-    figures = (format.number(value) for value in (worst.distance_over_floor, worst.distance, worst.floor))
+    figures = (number(value) for value in (worst.distance_over_floor, worst.distance, worst.floor))
     return worst.tensor, worst.kind, str(worst.step), *figures
 
 
 def _resolution_row(seen: Resolution) -> tuple[str, ...]:
-    return seen.kind, format.number(seen.whole), format.number(seen.weakest), seen.tensor
+    return seen.kind, number(seen.whole), number(seen.weakest), seen.tensor

@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from trainparity.params import REFERENCE, reference_name
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.known_answer import KnownAnswer
+from trainparity.records.numbers import number
 from trainparity.records.run import Status
 from trainparity.records.timing import MachineLoad
 from trainparity.records.verdict import SAME_TRAINING, Verdict
-from trainparity.report.format import joined, moment, number, percent
+from trainparity.report.format import joined, moment, percent
 from trainparity.report.format import speedup as speedup_text
 from trainparity.report.schema import RunSummary, Summary
 
@@ -240,6 +240,5 @@ def _not_run(status: Status) -> Note:
 
 
 def again(run: str) -> str:
-    """Return the command that trains a run again."""
-    stage = REFERENCE if run.startswith(reference_name("")) else f"train@{run}"
-    return f"dvc repro -s -f {stage}"
+    """Return the command that trains a run again, with DVC and without."""
+    return f"trainparity train --again {run}"

@@ -12,7 +12,7 @@ REPORTS = Path("reports")
 
 def main() -> None:
     read = artifacts.read(Path(), params.load(Path("params.yaml")))
-    built, here = summary.build(read), origin.of("dvc repro report")
+    built, here = summary.build(read), origin.of("trainparity repro")
     built.write(REPORTS / "summary.json")
     write_text(REPORTS / "parity.csv", tables.parity(built))
     write_text(REPORTS / "timing.csv", tables.timing(built))

@@ -8,6 +8,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from trainparity.records.numbers import exact
+
 _LINE_EVERY_S = 10.0
 
 
@@ -53,7 +55,7 @@ class TrainingProgress:
     def step(self, loss: float | None = None) -> None:
         """Count one optimizer step; `loss` is its mean over the global batch."""
         if loss is not None:
-            self._loss = f"loss {loss:.4g}"
+            self._loss = f"loss {exact(loss, 4)}"
         self._show(1)
 
     def _show(self, steps: int) -> None:

@@ -3,6 +3,7 @@
 from trainparity.claims import quantities
 from trainparity.claims.measures.figure import Figure, compile_s, median_s
 from trainparity.claims.study import NotMeasurable, Study
+from trainparity.records.numbers import number
 
 
 def compilation(measure: quantities.Compilation, study: Study) -> Figure:
@@ -18,7 +19,7 @@ def break_even(measure: quantities.BreakEven, study: Study) -> Figure:
     if saved <= 0:
         return Figure("never: a compiled epoch is no faster", value=float("inf"), timings=(compiled, eager))
     epochs = compile_s(compiled) / saved
-    return Figure(f"after {epochs:.3g} epochs", value=epochs, timings=(compiled, eager))
+    return Figure(f"after {number(epochs)} epochs", value=epochs, timings=(compiled, eager))
 
 
 def graph_breaks(measure: quantities.GraphBreaks, study: Study) -> Figure:

@@ -5,6 +5,7 @@ import numpy as np
 from trainparity.claims import quantities
 from trainparity.claims.measures.figure import Figure
 from trainparity.claims.study import NotMeasurable, Study
+from trainparity.records.numbers import exact
 from trainparity.records.verdict import JUDGED, SAME_TRAINING
 
 
@@ -56,7 +57,7 @@ def losses_fall(measure: quantities.LossesFall, study: Study) -> Figure:
     """Compare the first fifth of each run's losses with the last."""
     parts = {run: np.array_split(study.losses(run), 5) for run in measure.runs}
     ends = {run: (float(part[0].mean()), float(part[-1].mean())) for run, part in parts.items()}
-    text = ", ".join(f"{run} {first:.4g} -> {last:.4g}" for run, (first, last) in ends.items())
+    text = ", ".join(f"{run} {exact(first, 4)} -> {exact(last, 4)}" for run, (first, last) in ends.items())
     return Figure(text, holds=all(last < first for first, last in ends.values()))
 
 

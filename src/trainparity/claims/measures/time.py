@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from trainparity.claims import quantities
 from trainparity.claims.measures.figure import Figure, median_s
 from trainparity.claims.study import NotMeasurable, Study
+from trainparity.records.numbers import number
 from trainparity.records.timing import Timing
 
 
@@ -12,7 +13,7 @@ def seconds(measure: quantities.Seconds, study: Study) -> Figure:
     """Time a step or an epoch: the median step times the steps that visit every sample once."""
     timing = study.timing(measure.run)
     value = median_s(timing) * (study.steps_per_epoch(measure.run) if measure.of == "epoch" else 1)
-    return Figure(f"{value:.3g} s / {measure.of}", value=value, timings=(timing,))
+    return Figure(f"{number(value)} s / {measure.of}", value=value, timings=(timing,))
 
 
 def time_ratio(measure: quantities.TimeRatio, study: Study) -> Figure:
@@ -21,7 +22,7 @@ def time_ratio(measure: quantities.TimeRatio, study: Study) -> Figure:
     names = measure.run, measure.over
     times = [_time_s(timing, name, measure, study) for timing, name in zip(timings, names, strict=True)]
     ratio = times[0] / times[1]
-    text = f"{ratio:.2f}x ({times[0]:.3g} s -> {times[1]:.3g} s / {measure.of})"
+    text = f"{ratio:.2f}x ({number(times[0])} s -> {number(times[1])} s / {measure.of})"
     return Figure(text, value=ratio, timings=timings, remark=_not_the_same(names, study))
 
 
@@ -44,7 +45,7 @@ def fastest_within(measure: quantities.FastestWithin, study: Study) -> Figure:
     if limit is None or any(timing.memory.device_allocated_mib is None for timing in timings.values()):
         raise NotMeasurable("there is no device whose memory could be limited")
     fitting = {run: timing for run, timing in timings.items() if timing.memory.peak_mib <= limit}
-    each = [f"{run} {median_s(t):.3g} s / step in {t.memory.peak_mib:,.0f} MiB" for run, t in timings.items()]
+    each = [f"{run} {number(median_s(t))} s / step in {t.memory.peak_mib:,.0f} MiB" for run, t in timings.items()]
     best = min(fitting, key=lambda run: median_s(fitting[run]), default="none")
     text = f"{best} within {limit:,.0f} MiB: {', '.join(each)}"
     return Figure(text, holds=best == measure.expected, timings=tuple(timings.values()))

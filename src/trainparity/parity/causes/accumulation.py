@@ -4,6 +4,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import number
 
 
 @rule(
@@ -19,7 +20,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     if bool(closures[0]) != bool(closures[1]):
         return Finding(
             f"in {difference.who(bool(closures[0]))} the optimizer evaluates its closure again with a gradient of norm "
-            f"{max(closures):.3g} left in it",
+            f"{number(max(closures))} left in it",
             {"norm_held": list(closures)},
             advice="call optimizer.zero_grad() at the start of the closure",
         )
@@ -33,7 +34,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     if (carried[0] > 0) != (carried[1] > 0):
         return Finding(
             f"step {difference.step} of {difference.who(carried[0] > 0)} begins with a gradient of norm "
-            f"{max(carried):.3g} left from the step before",
+            f"{number(max(carried))} left from the step before",
             evidence,
         )
     lost = [_thrown_away(trace, difference.row) for trace in (difference.left, difference.right)]

@@ -9,6 +9,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import exact
 
 _ADVICE = "compare the code between backward and optimizer.step(): clipping by hand, scaling, hooks"
 
@@ -38,15 +39,15 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     kept = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
     if all(kept) and abs(kept[0] / kept[1] - 1) > 1e-3 and not scaled_always(difference):
         return Finding(
-            f"backward makes equal gradients, and {kept[0]:.4g} of them is left before the update in "
-            f"{difference.runs[0]}, {kept[1]:.4g} in {difference.runs[1]}",
+            f"backward makes equal gradients, and {exact(kept[0], 4)} of them is left before the update in "
+            f"{difference.runs[0]}, {exact(kept[1], 4)} in {difference.runs[1]}",
             {"kept": kept},
         )
     for first, second in ((0, 1), (1, 0)):
         if kept[first] and not kept[second] and (limit := _limit(difference, second)):
             return Finding(
-                f"each number of the gradient is cut at {limit:.4g} in {difference.runs[second]} only; backward makes "
-                "equal gradients",
+                f"each number of the gradient is cut at {exact(limit, 4)} in {difference.runs[second]} only; backward "
+                "makes equal gradients",
                 {"limit": limit},
             )
     return None
@@ -99,8 +100,8 @@ def changed_after_clipping(difference: Difference) -> Finding | None:
         return None
     first = list(difference.left.layout.parameters).index(names[0])
     return Finding(
-        f"the gradient of {some(names)} is changed between clipping and the update: {float(kept[0][first]):.4g} of its "
-        f"norm is applied in {difference.runs[0]}, {float(kept[1][first]):.4g} in {difference.runs[1]}",
+        f"the gradient of {some(names)} is changed between clipping and the update: {exact(float(kept[0][first]), 4)} "
+        f"of its norm is applied in {difference.runs[0]}, {exact(float(kept[1][first]), 4)} in {difference.runs[1]}",
         {"parameters": names},
     )
 

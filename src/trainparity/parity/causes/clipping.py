@@ -6,6 +6,7 @@ from trainparity.parity.causes.finding import Finding, listed, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import exact
 
 
 def _clipped_at_other_times(difference: Difference) -> bool:
@@ -101,7 +102,7 @@ def clipped_otherwise(difference: Difference) -> Finding | None:
         return None
     kept, limits, calls = _kept(difference), difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
     return Finding(
-        f"the same gradient is clipped to {kept[0]:.4g} of its norm in {difference.runs[0]}, {kept[1]:.4g} in "
-        f"{difference.runs[1]}",
+        f"the same gradient is clipped to {exact(kept[0], 4)} of its norm in {difference.runs[0]}, {exact(kept[1], 4)} "
+        f"in {difference.runs[1]}",
         {"kept": kept, "max_norm": list(limits), "clip_calls": list(calls)},
     )

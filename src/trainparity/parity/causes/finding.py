@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainparity.parity.difference import Difference
+from trainparity.records.numbers import exact
 from trainparity.records.verdict import Link
 
 Evidence = dict[str, float | int | str | bool | list[float] | list[str]]
@@ -55,5 +56,5 @@ def some(names: list[str], most: int = 3) -> str:
 
 
 def listed(values: list[float]) -> str:
-    """Write numbers with three digits each."""
-    return ", ".join(f"{value:.3g}" for value in values)
+    """Write numbers with four digits each."""
+    return ", ".join(exact(value, 4) for value in values)

@@ -7,6 +7,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import multiple_of_the_weights, own_gradients_agree, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
+from trainparity.records.numbers import exact, number
 
 
 @rule(
@@ -33,7 +34,7 @@ def scaled(difference: Difference) -> Finding | None:
     if _unexplained_rescaling(difference, changed):
         return None
     return Finding(
-        f"the gradient of {difference.runs[1]} is {factor:.6g} times that of {difference.runs[0]} in every parameter"
+        f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every parameter"
         f"{_guess(difference, factor)}",
         evidence,
     )
@@ -51,8 +52,8 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
     return Finding(
-        f"the gradient of the loss by the model's outputs is {chain.factor:.4g} times in {difference.runs[1]} what it "
-        f"is in {difference.runs[0]}{_guess(difference, chain.factor)}",
+        f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "
+        f"what it is in {difference.runs[0]}{_guess(difference, chain.factor)}",
         {"factor": chain.factor, "outputs": chain.given_otherwise},
     )
 
@@ -123,8 +124,9 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
         return None
     return Finding(
         (
-            f"micro-batches of {difference.runs[1]} weigh {float(ratio.amin()):.3g} to {float(ratio.amax()):.3g} times "
-            f"what they weigh in {difference.runs[0]}: a mean of means over micro-batches of unequal size"
+            f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
+            f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
+            "micro-batches of unequal size"
         ),
         {
             "weights_of_the_reference": left.tolist(),
@@ -159,7 +161,7 @@ def weights_penalised(difference: Difference) -> Finding | None:
     if found is None:
         return None
     return Finding(
-        f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {found[0]:.4g} times the weights, "
-        f"in {some(found[1])}; the model returns the same, and the gradient of the loss by that agrees",
+        f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times the "
+        f"weights, in {some(found[1])}; the model returns the same, and the gradient of the loss by that agrees",
         {"factor": found[0], "parameters": found[1]},
     )

@@ -6,6 +6,7 @@ from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, distances, names
+from trainparity.records.numbers import exact
 
 
 def _options_differ(difference: Difference) -> bool:
@@ -36,7 +37,7 @@ def _against(difference: Difference, name: str) -> str:
     used = [key for key, held in zip(difference.left.layout.parameters, facts.held(difference), strict=True) if held]
     furthest = int((values[0] - values[1]).abs().argmax())
     where = f" of {used[furthest]}" if (values != values[:, :1]).any() else ""
-    return f"{name}{where}: {float(values[0][furthest]):g} against {float(values[1][furthest]):g}"
+    return f"{name}{where}: {exact(float(values[0][furthest]))} against {exact(float(values[1][furthest]))}"
 
 
 @rule(

@@ -2,6 +2,7 @@
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.records.numbers import exact
 
 
 @rule(
@@ -37,7 +38,8 @@ def other_format(difference: Difference) -> Finding | None:
     unit = max(left.unit_roundoff, right.unit_roundoff)
     if difference.stage != "gradient" or difference.same_precision or difference.distance("gradient") > 128 * unit:
         return None
+    distance = difference.distance("gradient")
     return Finding(
-        f"{left.precision} against {right.precision}: apart by {difference.distance('gradient'):.2g}, as that rounds",
-        {"unit_roundoff": [left.unit_roundoff, right.unit_roundoff], "distance": difference.distance("gradient")},
+        f"{left.precision} against {right.precision}: apart by {exact(distance, 2)}, as that rounds",
+        {"unit_roundoff": [left.unit_roundoff, right.unit_roundoff], "distance": distance},
     )

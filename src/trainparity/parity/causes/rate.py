@@ -5,6 +5,7 @@ from torch import Tensor
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.records.numbers import exact
 
 
 @rule(
@@ -23,7 +24,7 @@ def learning_rate(difference: Difference) -> Finding | None:
     if difference.row or not facts.close(ratios, ratios[:1].expand_as(ratios)):
         return None
     return Finding(
-        f"the learning rate of {difference.runs[1]} is {float(ratios[0]):.6g} times that of {difference.runs[0]}",
+        f"the learning rate of {difference.runs[1]} is {exact(float(ratios[0]))} times that of {difference.runs[0]}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
     )
 

@@ -2,6 +2,7 @@
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.records.numbers import exact
 
 
 def _scale_differs(difference: Difference) -> bool:
@@ -25,9 +26,9 @@ def grad_scaler(difference: Difference) -> Finding | None:
         return None
     evidence: Evidence = {"loss_scale": scale, "gradient_ratio": difference.scale[0]}
     if clipped[0] != clipped[1]:
-        return Finding(f"gradients were clipped while they carried the loss scale {scale:g}", evidence)
+        return Finding(f"gradients were clipped while they carried the loss scale {exact(scale)}", evidence)
     return Finding(
-        f"the update used gradients that carried the loss scale {scale:g}",
+        f"the update used gradients that carried the loss scale {exact(scale)}",
         evidence,
         advice="call scaler.step(optimizer), which unscales them, instead of optimizer.step()",
     )

@@ -1,8 +1,8 @@
 """The table of `trainparity check`: one row a candidate."""
 
+from trainparity.records.numbers import NOTHING
 from trainparity.records.verdict import Verdict
 from trainparity.report.columns.column import Column
-from trainparity.report.format import NOTHING
 
 Candidate = tuple[str, Verdict]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from trainparity.records.base import csv_text
-from trainparity.report.format import number
+from trainparity.records.numbers import number
 
 Place = Literal["console", "page", "details"]
 """`details` is the page's second table of the same rows."""

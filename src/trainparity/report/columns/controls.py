@@ -1,8 +1,9 @@
 """The table of the controls: loops that are known to be right or wrong, and what the checker said of them."""
 
 from trainparity.records.controls import ControlResult
+from trainparity.records.numbers import NOTHING
 from trainparity.report.columns.column import Column, at
-from trainparity.report.format import NOTHING, span
+from trainparity.report.format import span
 
 
 def _style(control: ControlResult) -> str:

@@ -1,8 +1,8 @@
 """The table of a judgement on learning curves."""
 
 from trainparity.records.curves import CurveResult
+from trainparity.records.numbers import NOTHING, number
 from trainparity.report.columns.column import Column, at
-from trainparity.report.format import NOTHING, number
 
 
 def _final(result: CurveResult) -> str:

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from trainparity.records.numbers import NOTHING, number
 from trainparity.records.verdict import Verdict, Worst
 from trainparity.report import words
 from trainparity.report.columns.column import Column, at
-from trainparity.report.format import NOTHING, number
 from trainparity.report.schema import Summary
 from trainparity.report.styles import key
 

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from trainparity.records.numbers import NOTHING, number
 from trainparity.report import words
 from trainparity.report.columns.column import Column, at
-from trainparity.report.format import NOTHING, moment, number, percent, rate, span
+from trainparity.report.format import moment, percent, rate, span
 from trainparity.report.schema import RunSummary, Summary
 from trainparity.report.styles import key
 
