@@ -103,8 +103,7 @@ class Soak:
         self._fresh(seed)
         if kind != "none":
             self._with_fault(kind, seed)
-            if kind not in ("SIGKILL", "SIGTERM"):  # a run that failed is a result, which stays
-                self._fresh(seed)
+            self._fresh(seed)  # a run that failed is a result, which stays; its checkpoints stay too
         pipeline = Round(self._project, self._temporary)
         code = pipeline.to_its_end()
         self._expect(code == 0, f"the pipeline ended with {code} after: {kind}")
