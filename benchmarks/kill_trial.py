@@ -76,7 +76,7 @@ class Home:
             _run(_dvc(name), folder)
             self.seconds[name] = time.monotonic() - started
             _settings(folder, "host", names)
-            self.expected[name] = _files(folder / layout.state(RUNS, name))
+            self.expected[name] = files(folder / layout.state(RUNS, name))
             shutil.rmtree(folder / layout.state(RUNS, name))
             shutil.rmtree(folder / layout.report(RUNS, name))
         (folder / "dvc.lock").unlink()
@@ -138,7 +138,7 @@ def trial(
     state = here / layout.status(RUNS, name)
     if again.returncode or not state.exists() or Status.read(state).status != "trained":
         faults.append(FAILED)
-    elif _files(here / layout.state(RUNS, name)) != home.expected[name]:
+    elif files(here / layout.state(RUNS, name)) != home.expected[name]:
         faults.append(OTHER)
     if _litter(here, name, temporary):
         faults.append(LITTER)
@@ -182,7 +182,7 @@ def _whole(here: Path, name: str, expected: dict[str, bytes]) -> bool:
         return True
     if not (state / "status.json").exists():
         return False
-    return Status.read(state / "status.json").status == "failed" or _files(state) == expected
+    return Status.read(state / "status.json").status == "failed" or files(state) == expected
 
 
 def _litter(here: Path, name: str, temporary: Path) -> list[Path]:
@@ -192,6 +192,6 @@ def _litter(here: Path, name: str, temporary: Path) -> list[Path]:
     return [*unfinished, *work.glob(f"{name}/**/*"), *temporary.iterdir()]
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files(folder: Path) -> dict[str, bytes]:
     """Return the content of all files below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
