@@ -13,6 +13,7 @@ import pytest
 from trainparity.cli.app import app
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.exits import DEFECT, exit_code
+from trainparity.scratch import scratch
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -22,9 +23,18 @@ def raising(error: BaseException) -> Callable[[], None]:
     return work
 
 
-def test_an_interrupt_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(lambda: signal.raise_signal(signal.SIGINT)) == 128 + signal.SIGINT
-    assert capsys.readouterr().err == "stopped by SIGINT\n"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_said_in_one_line_after_tidying_up(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        with scratch(parent=tmp_path):
+            signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    assert exit_code(work) == 128 + number and signal.getsignal(number) is before
+    assert capsys.readouterr().err == f"stopped by {number.name}\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("returned", [None, 0, 1, 2])

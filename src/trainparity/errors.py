@@ -8,8 +8,8 @@ class UserError(Exception):
 
 
 class StoppedBySignal(Exception):
-    """A signal ended a run; `then` says what is left of it."""
+    """A signal ended the work; `then` says what is left of a run."""
 
     def __init__(self, number: int, then: str = "run it again to resume from the last checkpoint") -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; {then}")
+        super().__init__(f"stopped by {signal.Signals(number).name}" + (f"; {then}" if then else ""))
         self.number = number

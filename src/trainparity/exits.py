@@ -13,8 +13,11 @@ import errno
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TextIO
 
 from trainparity import __version__, extras
@@ -39,7 +42,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
         work: Returns its own exit code, None for 0.
     """
     try:
-        code = work() or 0
+        with _stopped_by_signals():
+            code = work() or 0
         if sys.stdout:
             sys.stdout.flush()
     except UserError as error:
@@ -61,6 +65,26 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except Exception:
         return _defect()
     return code
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end the work by an exception, so that it tidies up, where nobody else handles them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in numbers:
+            signal.signal(number, _stop)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise StoppedBySignal(number, then="")
 
 
 def shell_code(returncode: int) -> int:

@@ -118,8 +118,9 @@ def _replace(path: Path, new: Path) -> None:
     path.rename(old)
     try:
         new.rename(path)
-    except OSError:
-        old.rename(path)
+    except BaseException:  # also Ctrl-C
+        if not path.exists():
+            old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
@@ -139,8 +140,9 @@ def move_folder(source: Path, target: Path) -> None:
         raise OSError(number, f"{source} can't be moved there: {error}", str(target)) from None
     try:
         _replace(target, unfinished)
-    except OSError:
-        shutil.move(unfinished, source)
+    except BaseException:
+        if unfinished.exists():
+            shutil.move(unfinished, source)
         raise
 
 
