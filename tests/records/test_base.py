@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,28 @@ with replacing(pathlib.Path({str(tmp_path / "file")!r})) as unfinished:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "whole")]
 
 
+def test_several_may_write_one_file_at_the_same_time(tmp_path: Path) -> None:
+    def write(letter: str) -> None:
+        for _ in range(100):
+            write_text(tmp_path / "file", letter * 1000)
+            assert len(set((tmp_path / "file").read_text())) == 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, "abcd"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_whose_writer_was_killed_between_two_renames_comes_back(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    folder(tmp_path / f".state.{gone.pid}-{gone.pid}.old", "old")
+    folder(tmp_path / ".state.mine.tmp", "not ours")
+    with pytest.raises(OSError, match="full"), replacing(tmp_path / "state"):
+        raise OSError("full")
+    assert (tmp_path / "state/file").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".state.mine.tmp", "state"]
+
+
 def folder(path: Path, content: str) -> Path:
     path.mkdir(parents=True)
     (path / "file").write_text(content)
@@ -130,7 +153,7 @@ def test_a_move_that_fails_leaves_both_folders(fault: str, tmp_path: Path, monke
     rename, move = Path.rename, shutil.move
 
     def refuse(path: Path, to: Path) -> Path:
-        if path.name == ".state.tmp":
+        if path.suffix == ".tmp":
             raise OSError(errno.EBUSY, "busy")
         return rename(path, to)
 

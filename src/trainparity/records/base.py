@@ -2,13 +2,17 @@
 
 import csv
 import errno
+import glob
 import io
 import json
+import os
+import re
 import shutil
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -103,17 +107,43 @@ def _beside(path: Path) -> tuple[Path, Path]:
     """Return where a path really leads, and a free path beside that, on the same file system."""
     path = path.resolve() if path.is_dir() else path
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One name for all processes: what a killed one left behind is overwritten, and never stays among the outputs.
-    unfinished = path.with_name(f".{path.name}.tmp")
-    _remove(unfinished)
+    _remove_what_killed_writers_left(path)
+    unfinished = _own(path, "tmp")
+    _remove(unfinished)  # of a process that had this one's number
     return path, unfinished
+
+
+def _own(path: Path, kind: Literal["tmp", "old"]) -> Path:
+    """Return a name beside `path` that is this thread's alone: others may write the same at the same time."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.{kind}")
+
+
+def _remove_what_killed_writers_left(path: Path) -> None:
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        named = re.fullmatch(r"\.(\d+)-\d+\.(tmp|old)", left.name[1 + len(path.name) :])
+        if not named or _lives(int(named[1])):
+            continue
+        if named[2] == "old" and not path.exists():  # killed between two renames
+            left.rename(path)
+        else:
+            _remove(left)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _replace(path: Path, new: Path) -> None:
     if not path.is_dir():
         new.replace(path)
         return
-    old = path.with_name(f".{path.name}.old")
+    old = _own(path, "old")
     _remove(old)
     path.rename(old)
     try:
