@@ -49,6 +49,8 @@ OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
 MADE = {"made_elsewhere": whole(T)}
 MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
+AGAIN = torch.ones(T, dtype=torch.bool)
+NO_MICRO = torch.zeros(T, 2, 1, 256, dtype=torch.float64)
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
@@ -86,7 +88,9 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": shrinking}), ({"gradients": cut}, {}),
         ({"limit": 1e3}, {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}),
     ],
-    "ranks-disagree": [({"ranks": 2}, ranks_part())],
+    "ranks-disagree": [
+        ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
+    ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
     ],
@@ -156,6 +160,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
+        ({}, {"gradients": scaled(1.5, "a.bias", since=1), "sequence": torch.tensor([0, 2, 3, 4])}),
     ],
     "learning-rate": [({}, {"lr": lambda step: 0.2})],
     "schedule": [({}, {"lr": lambda step: 0.1 * 0.9**step}), ({}, {"lr": lambda step: 0.1 if step < 2 else 0.05})],
@@ -164,7 +169,10 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
         ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
     ],
-    "update": [({}, only_update(1.1))],
+    "update": [
+        ({}, only_update(1.1)), ({}, {"gradients": OFF, "closure__again": AGAIN}),
+        ({"closure__again": AGAIN}, {"closure__again": AGAIN, "gradients": OFF}),
+    ],
     "buffers-only": [({}, {"buffer": 0.1})],
 }  # fmt: skip
 

@@ -279,3 +279,99 @@ def test_a_fault_beside_the_first_input_and_output_is_named(name: str, tmp_path:
 def test_images_in_lists_and_several_outputs_may_be_cut(shape: type[Loop], tmp_path: Path) -> None:
     assert judged(tmp_path, shape(), variant(shape, parts=4)).verdict == "equivalent"
     assert Trace.load(tmp_path / "b").arrays["num_samples"].tolist() == [BATCH] * STEPS
+
+
+class Whole(nn.Module):
+    """A model that may be called by `forward`, past its hooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 6), nn.Linear(6, 4)
+
+    def forward(self, data: Tensor, other: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.first(data) - self.first(other)))  # type: ignore[no-any-return]
+
+
+class OfPairs(Loop):
+    """A model that is given two samples at a time."""
+
+    def build(self) -> nn.Module:
+        return Whole()
+
+    def loss(self, data: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.model(data, data.flip(1)), labels, reduction="none")
+
+
+class PastHooks(OfPairs):
+    """The same by `forward`."""
+
+    def loss(self, data: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.model.forward(data, data.flip(1)), labels, reduction="none")
+
+
+class PastHooksWithOtherLabels(PastHooks):
+    def labels(self, rows: Tensor) -> Tensor:
+        return 3 - LABELS[rows]
+
+
+def test_a_forward_that_is_called_past_hooks_is_seen_as_a_call(tmp_path: Path) -> None:
+    forward = Whole.forward
+    for twin in range(3):
+        OfPairs().run(tmp_path / "hooks", twin)
+    PastHooks().run(tmp_path / "past")
+    PastHooksWithOtherLabels().run(tmp_path / "labels")
+    assert compare_folders(tmp_path / "hooks", tmp_path / "past").verdict == "bitwise"
+    assert Trace.load(tmp_path / "hooks").layout.activations == Trace.load(tmp_path / "past").layout.activations
+    assert compare_folders(tmp_path / "hooks", tmp_path / "labels").cause == "loss-or-targets"
+    assert Whole.forward is forward
+
+
+class SharpnessAware(Loop):
+    """Moves the weights uphill, passes the samples again, and updates from where it began."""
+
+    radius, again = 0.05, True
+
+    def backward(self, loss: Tensor) -> None:
+        super().backward(loss)
+        if not self.again or not self.radius:
+            return
+        self.again = False
+        moved = [(p, self.radius * p.grad / p.grad.norm()) for p in self.model.parameters() if p.grad is not None]
+        for parameter, by in moved:
+            parameter.data.add_(by)
+            parameter.grad = None
+        rows = slice(self.step * BATCH, (self.step + 1) * BATCH)
+        self.backward(self.loss(DATA[rows], self.labels(torch.arange(rows.start, rows.stop))).sum() / BATCH)
+        for parameter, by in moved:
+            parameter.data.sub_(by)
+        self.again = True
+
+    def between(self, step: int) -> None:
+        self.step = step
+
+    def build(self) -> nn.Module:
+        model = Parts()
+        model.decoder.requires_grad_(False)
+        return model
+
+    def loss(self, data: Tensor, labels: Tensor) -> Tensor:
+        assert isinstance(self.model, Parts)
+        return functional.cross_entropy(self.model.head(self.model.encoder(data)), labels, reduction="none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [({}, None), ({"radius": 0.1}, "update"), ({"radius": 0.0}, "update"),
+     ({"labels": lambda rows: 3 - LABELS[rows]}, "loss-or-targets")],
+)  # fmt: skip
+def test_of_a_loop_that_evaluates_again_with_moved_weights_the_first_evaluation_is_compared(
+    changes: dict[str, object], cause: str | None, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        SharpnessAware().run(tmp_path / "ref", twin)
+    other = SharpnessAware()
+    for name, value in changes.items():
+        setattr(other, name, value)
+    other.run(tmp_path / "other")
+    found = compare_folders(tmp_path / "ref", tmp_path / "other")
+    assert found.cause == cause and (cause or found.verdict == "bitwise"), found.explanation

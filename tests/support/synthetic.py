@@ -117,7 +117,7 @@ def trace(
             "clip/max_norm": torch.tensor(-1.0 if limit is None else limit),
             "clip/cuts": torch.tensor(int(kept < 1)),
             "clip/backwards": torch.tensor(parts if kept < 1 else 0),
-            "closure/held": torch.tensor(0.0),
+            "closure/held": torch.tensor(0.0), "closure/again": torch.tensor(False),
             "scale/value": torch.tensor(0.0), "scale/clipped": torch.tensor(False), "scale/left": torch.tensor(False),
             "setting/lr": torch.full((len(SHAPES),), lr(step), dtype=torch.float64),
             "setting/weight_decay": torch.full((len(SHAPES),), 0.01, dtype=torch.float64),

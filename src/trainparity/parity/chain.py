@@ -27,6 +27,8 @@ class Chain:
     loss and returns nothing else, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
+    other_bits: list[str]
+    """Those whose values differ at all."""
     touched: list[str]
     """The outputs whose values are beyond the floor itself."""
     given_back: list[str]
@@ -62,6 +64,7 @@ class Chain:
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
+            other_bits=values.beyond(names, 1.0, 0.0),
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
             one_sided=gradients.in_one(),
@@ -81,6 +84,16 @@ class Chain:
         if inside & set(self.forward):
             return False
         return True if inside and inside <= set(self.names) else None
+
+    @property
+    def first_other_bits(self) -> str | None:
+        """The first that is not equal to the last bit, behind others that are: where equal weights make something else.
+
+        None where the first of all differs already, as on another device.
+        """
+        made = _made(self.names)
+        first = next((name for name in made if name in self.other_bits), None)
+        return first if first is not None and first != made[0] else None
 
     @property
     def inside(self) -> list[str]:

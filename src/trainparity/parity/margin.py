@@ -8,12 +8,12 @@ MARGIN = 16.0
 
 _COARSE = 3 / 8
 """Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
-roundings: right runs under bf16 lie within twice the floor, as twins move all weights by a unit of it."""
+roundings: right runs under bf16 and fp16 lie within twice the floor, as twins move all weights by a unit of it."""
 
 
 def is_coarse(layout: Layout) -> bool:
-    """Tell whether a run computes in bf16 or coarser."""
-    return layout.unit_roundoff > UNIT_ROUNDOFF["fp16"]
+    """Tell whether a run computes in fp16, bf16 or coarser; TF32 rounds products alone, and stores fp32."""
+    return layout.unit_roundoff >= UNIT_ROUNDOFF["fp16"] and layout.precision != "tf32"
 
 
 def margin_of(layout: Layout, margin: float) -> float:

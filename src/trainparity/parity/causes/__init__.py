@@ -29,6 +29,8 @@ __all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "R
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
+    unmoved.steps_left_out,
+    optimizer.evaluated_again,
     samples.apart_in_a_group,
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
@@ -41,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     # What is done to the gradient between backward and the update, seen as it happens.
     accumulation.gradients_not_zeroed,
     accumulation.missing_backward,
+    ranks.never_reduced,
     scaler.grad_scaler,
     clipping.clipped_too_early,
     clipping.clipped_apart,
@@ -58,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     # What no named fault explains, placed by outputs and their gradients.
     passes.forward,
     passes.loss_or_targets,
+    optimizer.moved_otherwise,
     loss.weights_penalised,
     passes.backward,
     # The gradient is right and the update is not.

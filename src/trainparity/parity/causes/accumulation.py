@@ -7,12 +7,19 @@ from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import number
 
 
+def _carried_differs(difference: Difference) -> bool:
+    """Tell whether a step begins with a gradient in one run only."""
+    carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
+    return (carried[0] > 0) != (carried[1] > 0)
+
+
 @rule(
     "gradients-not-zeroed",
     "accumulation",
     proof="a gradient was held before the step's first backward; or none before a later one, and the applied "
     "gradient is the last micro-batch's alone; or backward made gradients and none is left for the update",
     advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
+    differs=_carried_differs,
 )
 def gradients_not_zeroed(difference: Difference) -> Finding | None:
     """Gradients held before the first backward pass of a step, or none held before a later one."""
@@ -24,7 +31,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             {"norm_held": list(closures)},
             advice="call optimizer.zero_grad() at the start of the closure",
         )
-    if difference.stage != "gradient" or held is None:
+    if held is None or (difference.stage != "gradient" and not _carried_differs(difference)):
         return None
     left, right = held
     if not (left.numel() and right.numel()):

@@ -65,7 +65,9 @@ def _clipped_otherwise(difference: Difference) -> bool:
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
     if max(cuts) and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits):
         return True
-    kept = _kept(difference)
+    kept, calls = _kept(difference), difference.numbers("clip/calls")
+    if max(cuts) and not min(calls) and max(kept) > 1 - _GROWN > min(kept):
+        return True  # one run does not clip at all
     if max(kept) > 1 + _GROWN:
         return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))

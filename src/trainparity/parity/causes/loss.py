@@ -4,9 +4,10 @@ from torch import Tensor
 
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import multiple_of_the_weights, own_gradients_agree, same_start
+from trainparity.parity.causes.passes import multiple_of_the_weights, own_gradients_agree, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
+from trainparity.parity.margin import is_coarse
 from trainparity.records.numbers import exact, number
 
 
@@ -20,6 +21,8 @@ def scaled(difference: Difference) -> Finding | None:
     """The whole gradient is the reference's times one number: a missing or another division of the loss."""
     factor, rest = difference.scale
     if difference.stage != "gradient" or rest > _tolerance(difference) or abs(factor - 1) <= _tolerance(difference):
+        return None
+    if not _seen_at_the_outputs(difference, factor):
         return None
     changed = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
     left, right = difference.left, difference.right
@@ -38,6 +41,20 @@ def scaled(difference: Difference) -> Finding | None:
         f"{_guess(difference, factor)}",
         evidence,
     )
+
+
+def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
+    """Tell whether the loss can have been scaled: in a coarse format the gradient of equal outputs must show it too."""
+    chain = difference.chain
+    if not is_coarse(difference.left.layout) or not chain.judged or not same_cut(difference):
+        return True
+    counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
+    bent = chain.bent and not chain.touched
+    return counted or (not bent and abs(chain.factor / factor - 1) < _SAME_FACTOR)
+
+
+_SAME_FACTOR = 0.05
+"""How far the factor of the whole gradient may be from that of the outputs' gradient, in a coarse format."""
 
 
 @rule(

@@ -4,6 +4,7 @@ import torch
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, distances, names
 from trainparity.records.numbers import exact
@@ -23,7 +24,8 @@ def _options_differ(difference: Difference) -> bool:
 def optimizer_options(difference: Difference) -> Finding | None:
     """Other options, such as weight decay or betas, of one class of optimizer or two."""
     names, classes = facts.options(difference), _classes(difference)
-    if not names or not difference.may_be_update:
+    again = all(difference.numbers("closure/again"))  # then the gradient depends on the optimizer's options
+    if not names or not (difference.may_be_update or again):
         return None
     what = "; ".join(_against(difference, name) for name in names)
     if classes[0] != classes[1]:
@@ -71,6 +73,9 @@ def optimizer_state(difference: Difference) -> Finding | None:
     )
 
 
+_APPLIED = 0.02
+"""Part of their norm by which gradients may differ as they are applied, where another update is claimed."""
+
 _AMPLIFIED = 16
 """How many times further than its gradient an update may be apart for that alone, as where Adam's signs change."""
 
@@ -91,6 +96,43 @@ def _classes(difference: Difference) -> list[str]:
 @rule(
     "update",
     "update",
+    proof="one run alone passes samples of the step again with weights that it has moved, as SAM does",
+    advice="make the update in as many evaluations in both runs",
+)
+def evaluated_again(difference: Difference) -> Finding | None:
+    """The gradient is that of moved weights in one run."""
+    again = difference.numbers("closure/again")
+    if again[0] == again[1]:
+        return None
+    return Finding(
+        f"{difference.who(bool(again[0]))} moves the weights within the step and passes its samples again, and "
+        f"{difference.who(not again[0])} does not",
+        {"evaluated_again": list(again)},
+    )
+
+
+@rule(
+    "update",
+    "update",
+    proof="both do, what backward makes first agrees, and the gradient of the moved weights does not",
+    advice="compare how far the weights are moved before the second evaluation, as SAM's `rho` says",
+)
+def moved_otherwise(difference: Difference) -> Finding | None:
+    """The first evaluations agree, and the second ones do not."""
+    if difference.stage != "gradient" or not all(difference.numbers("closure/again")):
+        return None
+    if own_gradients_agree(difference) is not True or not difference.chain.outputs_agree:
+        return None
+    return Finding(
+        f"both runs move the weights within the step and pass its samples again; the first gradient agrees, and that "
+        f"of the moved weights does not in {difference.runs[1]}",
+        {"equal": ["weights before the step", "samples", "outputs of the model", "the first gradient"]},
+    )
+
+
+@rule(
+    "update",
+    "update",
     proof="weights before the step, gradients as they are applied, options, state and class of the optimizer agree, "
     "and the update does not",
     advice="compare the code of both optimizers' `step`, and hooks on it",
@@ -101,7 +143,7 @@ def other_update(difference: Difference) -> Finding | None:
     if difference.stage != "update" or difference.beyond["start"] or applied is None:
         return None
     apart = torch.linalg.vector_norm(applied[0] - applied[1])
-    if not float(apart) <= difference.tolerance * float(torch.linalg.vector_norm(applied[0])):
+    if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):
         return None  # something else has changed the gradients
     moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
     if not _more_than_its_gradient(difference, moved):

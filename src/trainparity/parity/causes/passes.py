@@ -5,8 +5,9 @@ import torch
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
+from trainparity.parity.distance import ALL, distances
 from trainparity.parity.fitting import fit
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import INPUT, OUTPUT
 from trainparity.parity.recording.trace import Trace
 
@@ -42,9 +43,11 @@ def _outputs_agree(difference: Difference) -> bool:
 def forward(difference: Difference) -> Finding | None:
     """The same weights and samples make other outputs."""
     chain, first = difference.chain, difference.first_activation
+    hidden = first is None and bool(_hidden_by_rounding(difference))
+    first = first or _hidden_by_rounding(difference)
     if not same_start(difference) or first is None or chain.other_inputs:
         return None
-    if chain.outputs_agree and not (same_cut(difference) and chain.touched):
+    if chain.outputs_agree and not hidden and not (same_cut(difference) and chain.touched):
         return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of
@@ -64,6 +67,19 @@ def forward(difference: Difference) -> Finding | None:
         {"first_output": str(first), "outputs_that_agree": len(agree), "other_modules": others, "equal": _EQUAL[:2]},
     )
 
+
+def _hidden_by_rounding(difference: Difference) -> str | None:
+    """Return where forward passes part in a coarse format, within its floor, though all before is equal to the bit."""
+    start = float(distances(difference.left, difference.right, "start")[difference.row, -1])
+    if start or not is_coarse(difference.left.layout) or not same_cut(difference):
+        return None
+    chain = difference.chain
+    given = chain.factor if chain.judged else 1.0
+    return chain.first_other_bits if abs(given - 1) < _EQUAL_FACTOR and not chain.given_otherwise else None
+
+
+_EQUAL_FACTOR = 0.02
+"""How far the gradient of the outputs may be from the reference's where the forward pass alone is another."""
 
 _EQUAL = ["weights before the step", "samples", "outputs of the model"]
 
@@ -160,6 +176,8 @@ def backward(difference: Difference) -> Finding | None:
 
 def _changed_later(difference: Difference) -> Finding | None:
     """Find gradients that are not what backward passes have made: something changes them before they are applied."""
+    if max(difference.numbers("closure/again")):
+        return None
     changed = [not _adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
     names = [name for name in difference.beyond["gradient"] if name != ALL]
     if changed[0] == changed[1] or not names:

@@ -26,6 +26,12 @@ def overflow(difference: Difference) -> Finding | None:
     )
 
 
+def rounded_alike(difference: Difference) -> bool:
+    """Tell whether formats differ, and gradients by no more than the coarser one rounds."""
+    unit = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
+    return not difference.same_precision and difference.distance("gradient") <= 128 * unit
+
+
 @rule(
     "precision",
     "forward",
@@ -35,8 +41,7 @@ def overflow(difference: Difference) -> Finding | None:
 def other_format(difference: Difference) -> Finding | None:
     """The runs compute in other number formats, and are apart by no more than the coarser one rounds."""
     left, right = difference.left.layout, difference.right.layout
-    unit = max(left.unit_roundoff, right.unit_roundoff)
-    if difference.stage != "gradient" or difference.same_precision or difference.distance("gradient") > 128 * unit:
+    if difference.stage != "gradient" or not rounded_alike(difference):
         return None
     distance = difference.distance("gradient")
     return Finding(

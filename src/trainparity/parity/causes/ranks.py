@@ -53,6 +53,27 @@ def ranks_disagree(difference: Difference) -> Finding | None:
     return None
 
 
+@rule(
+    "ranks-disagree",
+    "reduction",
+    proof="backward passes are made and no shard gets a gradient",
+    advice="let the last micro-batch's backward synchronise: set_requires_gradient_sync(True)",
+)
+def never_reduced(difference: Difference) -> Finding | None:
+    """Gradients that FSDP2 never reduces, so that shards have none."""
+    made, gradients = difference.pair("rank/backwards"), difference.norms("gradient")
+    if difference.stage != "gradient" or made is None:
+        return None
+    none = [bool(back.any()) and not norms.any() for back, norms in zip(made, gradients, strict=True)]
+    sharded = [not trace.arrays["rank/micro"][difference.row].any() for trace in (difference.left, difference.right)]
+    if none[0] == none[1] or not sharded[none.index(True)]:
+        return None
+    return Finding(
+        f"in {difference.who(none[0])} no shard gets a gradient though backward passes are made: it is never reduced",
+        {"backward_passes": [float(back.sum()) for back in made]},
+    )
+
+
 def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
     """Yield the runs whose ranks disagree at the step or before, with the first such row."""
     for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):

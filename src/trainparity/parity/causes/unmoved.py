@@ -15,6 +15,31 @@ def _frozen_differ(difference: Difference) -> bool:
     return bool(_frozen(difference))
 
 
+@rule(
+    "parameters-not-updated",
+    "update",
+    proof="several optimizers take turns, and one of them makes more steps between two of another's",
+    advice="call the step of every optimizer in every iteration",
+)
+def steps_left_out(difference: Difference) -> Finding | None:
+    """An optimizer that makes no step while another one does."""
+    sequence, row = difference.pair("sequence"), difference.row
+    if sequence is None or int(sequence[0]) == int(sequence[1]):
+        return None
+    steps = difference.left.layout.steps
+    if not row or steps[row] != steps[row - 1] + 1:
+        return None  # nobody knows how many were made in between
+    before = [int(trace.arrays["sequence"][row - 1]) for trace in (difference.left, difference.right)]
+    between = [int(now) - then - 1 for now, then in zip(sequence, before, strict=True)]
+    if between[0] == between[1]:
+        return None
+    return Finding(
+        f"before its step {difference.step} the other optimizers make {between[0]} steps in {difference.runs[0]} and "
+        f"{between[1]} in {difference.runs[1]}",
+        {"steps_of_others": [float(count) for count in between]},
+    )
+
+
 def _unheld(difference: Difference) -> list[str]:
     """Return the parameters with a gradient in both runs that one optimizer alone holds."""
     layouts = difference.left.layout, difference.right.layout

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from trainparity.parity.recording import direct
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, has_rows, numbered, tensors
@@ -36,8 +37,13 @@ class ForwardHooks:
         self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
         self._names = {id(module): name for name, module in self.modules}
         self._handles: list[Any] = []
+        self._begun = False
+        self._model_is_watched = inside
+        self._called: list[nn.Module] = []
+        """Modules that are being called, from the outside in."""
         if inside:
             self._attach()
+            direct.watch(model, self._call_forward)
         elif whole is not None:
             self._names[id(whole)] = "(model)"
             self._attach_to([whole])
@@ -46,6 +52,8 @@ class ForwardHooks:
         """Called once, before the model's next forward pass, with what autocast computes in."""
         self.on_backward: Callable[[], None] | None = None
         """Called at the start of each backward pass through what the model returned."""
+        self.on_evaluated: Callable[[], None] | None = None
+        """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
@@ -90,6 +98,7 @@ class ForwardHooks:
         """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
+        direct.forget(self._model)
         _ALL.discard(self)
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
@@ -102,8 +111,21 @@ class ForwardHooks:
         self._passes: list[Pass] = []
         self._returned: list[tuple[Pass, list[Tensor]]] = []
         self._source: nn.Module | None = None
+        self._weights: Tensor | None = None
         self._blind_depth = 0
         self._aside: tuple[Any, Any, list[Tensor]] | None = None
+        self.evaluated_again = False
+        """Whether samples of the step passed again after the loop had moved the weights."""
+        if self.active and not self._begun:
+            self._join()
+        self._begun = self._begun or self.active
+
+    def _join(self) -> None:
+        """Look at the call of the model's `forward` inside of which recording begins."""
+        if self._model_is_watched and (frame := direct.in_progress(self._model)) is not None:
+            inputs = direct.arguments(frame)
+            self._enter(self._model, inputs, {})
+            direct.on_return(frame, lambda output: self._leave(self._model, inputs, {}, output))
 
     def next_micro_batch(self) -> None:
         """Note that a backward pass has ended."""
@@ -118,15 +140,32 @@ class ForwardHooks:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
         return self.active and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1
 
+    def _call_forward(
+        self, module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Call the model's `forward`, as hooks see it where the loop calls it past them."""
+        if self._called and self._called[-1] is module:
+            return forward(module, *inputs, **keywords)
+        self._enter(module, inputs, keywords)
+        output = None
+        try:
+            output = forward(module, *inputs, **keywords)
+        finally:
+            changed = self._leave(module, inputs, keywords, output)
+        return output if changed is None else changed
+
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self._called.append(module)
         if self._looking():
-            if self._depth == 0:
-                self._begin_pass(module, inputs, keywords)
+            if self._depth == 0 and not self._begin_pass(module, inputs, keywords):
+                return
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0:
             self._blind_depth += 1
 
     def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> Any:
+        if self._called:
+            self._called.pop()
         if self._looking() and self._depth:
             self._depth -= 1
             if self._depth == 0:
@@ -137,7 +176,8 @@ class ForwardHooks:
                 self._aside = inputs, keywords, list(tensors(output))
         return None
 
-    def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Look at a pass from now on; False where the loop evaluates the step again, with other weights."""
         evaluating = torch.tensor([not module.training for _, module in self.modules])
         found = Pass(module.training, random_state(self._model), evaluating)
         if not self._passes:
@@ -148,9 +188,25 @@ class ForwardHooks:
                 self.on_enter = None
         self._passes.append(found)
         self._identify(found, module, inputs, keywords)
+        if self._evaluates_again(found):
+            self._passes.pop()
+            self.active, self.evaluated_again = False, True
+            if self.on_evaluated:
+                self.on_evaluated()
+            return False
         if found.source is None or found.source not in self._passes:
             for place, tensor in enumerate(list(tensors((inputs, keywords)))[:_MOST_TENSORS]):
                 self._note(numbered(INPUT, place), found.see_tensor(numbered(INPUT, place), tensor, self._sketch, None))
+        return True
+
+    def _evaluates_again(self, found: Pass) -> bool:
+        """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does."""
+        lengths = _lengths(self._model)
+        if self._weights is None or lengths is None or torch.equal(lengths, self._weights):
+            self._weights = lengths
+            return False
+        seen = [one.samples for one in self._passes[:-1] if one.samples is not None]
+        return found.samples is not None and any(torch.equal(found.samples, samples) for samples in seen)
 
     def _identify(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Find out which samples a pass is given, or which earlier pass it goes on from."""
@@ -254,6 +310,14 @@ class ForwardHooks:
                 for name, value in values.items():
                     found[kind, self.names.index(name)] += value
         return found
+
+
+def _lengths(model: nn.Module) -> Tensor | None:
+    """Return the norm of each trained parameter, by which a change is seen; None where they are sharded."""
+    weights = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
+    if not weights or any(is_dtensor(weight) or weight.device != weights[0].device for weight in weights):
+        return None
+    return torch.stack([length.double() for length in torch._foreach_norm(weights)])
 
 
 _ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()

@@ -23,7 +23,7 @@ _SHAPES = {
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",
     "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
-    "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
+    "closure/again": "T", "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
 """The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
 
@@ -34,7 +34,7 @@ _WHOLE_NUMBERS = {
     "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "made_elsewhere", "judged_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards",
-    "scale/clipped", "scale/left",
+    "closure/again", "scale/clipped", "scale/left",
 }  # fmt: skip
 
 

@@ -51,6 +51,7 @@ class StepWatch:
         )
         self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
         self.forward.on_backward = self._backward.reached
+        self.forward.on_evaluated = self._backward.evaluate_again
         self._before = self.optimizer.register_step_pre_hook(self._updating)
         self._active, self._updated = False, False
         self.on_skipped: Callable[[], None] | None = None
@@ -272,6 +273,7 @@ class StepWatch:
 
     def _read_backward(self) -> None:
         seen, arrays = self._backward, self._arrays
+        arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays["closure/held"] = torch.tensor(seen.carried, dtype=torch.float64)
         arrays["rank/backwards"] = ranks.gather(torch.tensor(seen.count))
         arrays["rank/held"] = ranks.gather_ragged(seen.held())
