@@ -169,3 +169,33 @@ def test_a_name_is_a_file_name(tmp_path: Path) -> None:
     for name in ("", "..", "a/b"):
         with pytest.raises(ValueError, match="must be a file name"):
             trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path, name=name)
+
+
+class JudgedBefore(Gan):
+    """The generator's step comes first, and the discriminator is trained on what it has judged there."""
+
+    def step_d(self, rows: Tensor) -> None:
+        """Wait for the generator."""
+
+    def step_g(self, rows: Tensor) -> None:
+        self.opt_g.zero_grad()
+        made = self.generate(NOISE[rows])
+        self.generator_loss(self.d(made)).sum().div(BATCH).backward()
+        self.opt_g.step()
+        self.opt_d.zero_grad()
+        real, fake = self.d(self.real(rows)), self.d(made.detach())
+        (functional.softplus(-real) + functional.softplus(fake)).sum().div(BATCH).backward()
+        self.opt_d.step()
+
+
+class JudgedBeforeByAnotherLoss(JudgedBefore):
+    def generator_loss(self, judged: Tensor) -> Tensor:
+        return judged.square()
+
+
+def test_what_a_discriminator_is_given_is_known_by_the_step_that_has_made_it(tmp_path: Path) -> None:
+    for twin in range(3):
+        JudgedBefore().run(tmp_path / "a", twin)
+    JudgedBeforeByAnotherLoss().run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.cause, found.model) == ("loss-or-targets", "G"), found.explanation

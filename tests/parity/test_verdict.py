@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, train
-from tests.support.synthetic import judge, scaled, trace
+from tests.support.synthetic import SHAPES, judge, scaled, trace
+from trainparity.attach.owners import Together
 from trainparity.params import Optimizer
 from trainparity.parity.distance import rounding
+from trainparity.parity.other_parameters import other_parameters
+from trainparity.parity.recording.trace import TOGETHER, Layout
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.sampler import Sampler
@@ -188,3 +191,22 @@ def test_a_running_mean_rounds_as_the_terms_that_cancel_in_it() -> None:
     times = (rounding(found, "buffer") / found.layout.unit_roundoff)[0].tolist()
     assert times[0] == pytest.approx((2 * 2.0) ** 0.5 / 1e-3, rel=1e-3)  # |std| <= (sqrt(4) * |variance|) ** 0.5
     assert times[1:3] == [1.0, 1.0] and 1 <= times[3] < 2
+
+
+def test_a_gradient_that_has_become_short_rounds_as_the_terms_of_its_sum() -> None:
+    """Near a minimum, as LBFGS reaches it, they cancel."""
+    short = trace(gradients=scaled(1e-6, since=2))
+    rounded = rounding(short, "gradient")
+    assert torch.all(rounded[:2] < 10 * rounded[0, 0]) and torch.all(rounded[2:] > 1e4 * rounded[0, 0])
+
+
+def test_an_optimizer_that_holds_one_of_two_models_is_told_from_other_models() -> None:
+    def of(prefix: str, kind: str, **more: list[int]) -> Layout:
+        shapes = {f"{prefix}{name}": shape for name, shape in SHAPES.items()} | more
+        return trace().layout.model_copy(update={"parameters": shapes, "modules": {"(model)": kind}})
+
+    both = of("Net_0.", TOGETHER, **{"Net_1.weight": [9]})
+    found = other_parameters(("a", "b"), 16.0, both, of("", "Net"))
+    assert found is not None and found.cause == "parameters-not-updated" and "Net_1" in str(found.reason)
+    assert other_parameters(("a", "b"), 16.0, both, of("", "Net", weight=[3])) is None
+    assert Together.__name__ == TOGETHER

@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 
@@ -87,11 +88,28 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     unit = torch.tensor(coarseness, dtype=torch.float64)
     if kind == "buffer":
         return unit * _cancellation(trace)
+    if kind == "gradient" and not is_coarse(layout):
+        return unit * _shrunk(trace)
     if kind != "update":
         return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
     update = _with_all(norms(trace, "update"))
     amplified = unit * _ratio(_with_all(norms(trace, "weight")), update).clamp(min=1)
     return torch.where(update > 0, amplified, unit)
+
+
+_TERMS = 4
+"""How many times shorter a gradient may become before its sum is taken to cancel."""
+
+
+def _shrunk(trace: Trace) -> Tensor:
+    """Return how many times its own last place a gradient is rounded: float64 [T, P + 1], 1 but near a minimum.
+
+    There the terms of its sum stay as long as they were, and cancel.
+    """
+    lengths = _with_all(norms(trace, "gradient"))
+    longest = lengths.nan_to_num(0.0, posinf=0.0).cummax(0).values
+    shrunk = torch.where(lengths > 0, longest / (_TERMS * lengths), 1.0).nan_to_num(1.0).clamp(min=1, max=INFINITE)
+    return torch.maximum(shrunk, shrunk[:, -1:])
 
 
 def _cancellation(trace: Trace) -> Tensor:

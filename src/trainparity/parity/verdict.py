@@ -14,9 +14,10 @@ from trainparity.parity.distance import KINDS, Judged, distances, multiples, nam
 from trainparity.parity.divergence import divergence
 from trainparity.parity.floor import Floor
 from trainparity.parity.margin import margin_of
+from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Layout, Trace, comparable
+from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.resolution import resolutions
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact
@@ -69,7 +70,7 @@ def judge_traces(
         if found := flaw(trace.layout, trace.arrays):
             return _not_judged(names, margin, f"the trace of {name} is damaged: {found}")
     if mismatch := comparable(left.layout, right.layout):
-        return _tied_otherwise(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
+        return other_parameters(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
     margin = margin_of(left.layout, margin)
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
@@ -121,29 +122,6 @@ def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> li
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:
     return Verdict(left=names[0], right=names[1], verdict=outcome, reason=reason, margin=margin)
-
-
-def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
-    """Return the verdict on runs whose parameters differ in nothing but what is shared; None if they differ more."""
-    odd = set(left.parameters) ^ set(right.parameters)
-    if not odd or not odd <= set(left.tied) | set(right.tied):
-        return None
-    shared = ", ".join(sorted(odd))
-    return Verdict(
-        left=names[0],
-        right=names[1],
-        verdict="different",
-        reason=f"{shared} is tied in one run only",
-        cause="weights-not-loaded",
-        explanation=f"{shared} shares its values with another parameter in one run, and has its own in the other",
-        advice="tie the same weights in both runs, again after loading a checkpoint",
-        step=0,
-        tensor=f"weight {min(odd)}",
-        weights="different",
-        evidence={"tied": [f"{a} = {b}" for a, b in {**left.tied, **right.tied}.items() if a in odd]},
-        margin=margin,
-        steps_compared=len(left.steps),
-    )
 
 
 _WIDEST = 0.5

@@ -1,5 +1,6 @@
 """What the hooks see of a step, on real training steps of small models."""
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -177,7 +178,7 @@ def test_nothing_is_left_behind(model: nn.Module, optimizer: torch.optim.Optimiz
 
 
 def test_padding_on_the_right_makes_no_other_sample() -> None:
-    from trainparity.parity.recording.forward import identifying
+    from trainparity.parity.recording.identity import identifying
     from trainparity.parity.recording.sketch import row_digests
 
     def content_digests(inputs: tuple[Tensor, ...], keywords: dict[str, Tensor]) -> Tensor | None:
@@ -279,3 +280,16 @@ def test_calls_of_one_module_in_a_pass_are_told_apart() -> None:
     watch.end()
     watch.close()
     assert watch.forward.names == ["(input)", "relu", "layer", "relu (call 2)", "(output)"]
+
+
+def test_copies_of_a_model_that_is_recorded_are_not_looked_at(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """A target network that is copied within the loop has the hooks of the model that is trained."""
+    watch.begin()
+    target = copy.deepcopy(model)
+    wanted = target(X + 1).detach()
+    (model(X) - wanted).square().sum().backward()
+    optimizer.step()
+    seen = watch.end()
+    assert int(seen["num_samples"]) == len(X) and watch.forward.outputs == ["(output)"]

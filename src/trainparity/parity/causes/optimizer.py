@@ -82,6 +82,9 @@ _AMPLIFIED = 16
 
 def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
     """Tell whether an update is apart by what the distance of its gradient, within the floor, does not make."""
+    traces = difference.left, difference.right
+    if any(bool(trace.arrays["rank/clip_norm"][difference.row].isnan().any()) for trace in traces):
+        return difference.distance("gradient") == 0  # where each value is cut, applied gradients differ otherwise
     columns = [names(difference.left, "update").index(name) for name in moved]
     of_update, of_gradient = (
         distances(difference.left, difference.right, kind)[difference.row, columns] for kind in ("update", "gradient")

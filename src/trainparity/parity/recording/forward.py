@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from trainparity.parity.recording import direct
+from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
+from trainparity.parity.recording.identity import identifying, is_one_sample
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise
@@ -57,6 +59,8 @@ class ForwardHooks:
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
+        self._kept: list[tuple[Pass, list[Tensor]]] = []
+        """What passes of this step returned before its last backward pass; `_past`: those of the step before."""
         _ALL.add(self)
         self.begin()
 
@@ -64,7 +68,7 @@ class ForwardHooks:
         for name, module in self._leaves:
 
             def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> Any:
-                if not self._looking():
+                if not self._looking() or not self._is_ours(module):
                     return None
                 self._see(name, output)
                 exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
@@ -109,6 +113,7 @@ class ForwardHooks:
         self._expected, self._noise = list(expected), noise
         self._micro_batch, self._taken, self._depth = 0, 0, 0
         self._passes: list[Pass] = []
+        self._past, self._kept = self._kept, []
         self._returned: list[tuple[Pass, list[Tensor]]] = []
         self._source: nn.Module | None = None
         self._weights: Tensor | None = None
@@ -130,6 +135,8 @@ class ForwardHooks:
     def next_micro_batch(self) -> None:
         """Note that a backward pass has ended."""
         self._micro_batch, self._taken = self._micro_batch + 1, 0
+        if len(_ALL) > 1:  # it may be given to another model yet, as a discriminator gets what it has judged before
+            self._kept += [(one, [tensor.detach() for tensor in made]) for one, made in self._returned]
         self._returned, self._source = [], None
 
     def passes(self) -> list[Pass]:
@@ -154,7 +161,13 @@ class ForwardHooks:
             changed = self._leave(module, inputs, keywords, output)
         return output if changed is None else changed
 
+    def _is_ours(self, module: nn.Module) -> bool:
+        """Tell a module from its copies, as of a target network, which have its hooks."""
+        return id(module) in self._names
+
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        if not self._is_ours(module):
+            return
         self._called.append(module)
         if self._looking():
             if self._depth == 0 and not self._begin_pass(module, inputs, keywords):
@@ -164,6 +177,8 @@ class ForwardHooks:
             self._blind_depth += 1
 
     def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> Any:
+        if not self._is_ours(module):
+            return None
         if self._called:
             self._called.pop()
         if self._looking() and self._depth:
@@ -218,8 +233,10 @@ class ForwardHooks:
             given = identifying(inputs, keywords)
             if given is None:
                 return
-        rows = given[None] if _is_one_sample(given, module) else given
+        rows = given[None] if is_one_sample(given, module) else given
         earlier = self._made(given) or next((one for hooks in _ALL if (one := hooks._made(given))), None)
+        beside = (hooks for hooks in _ALL if hooks is not self)
+        earlier = earlier or next((one for hooks in beside if (one := hooks._made_before(given))), None)
         others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(rows)]
         if earlier is None and others and (given.grad_fn is not None or module is not self._source):
             earlier = others[-1]  # another part is called, with as many rows
@@ -244,6 +261,10 @@ class ForwardHooks:
                 self._returned.append((frozen, made))
             self._aside = None
         return next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
+
+    def _made_before(self, given: Tensor) -> Pass | None:
+        """Return the pass of this step or the one before that a tensor came from, where backward has come through."""
+        return next((one for one, made in reversed(self._past + self._kept) if _shares(given, made)), None)
 
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
@@ -336,41 +357,3 @@ def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
     """Tell whether a tensor is one of those that a pass returned, or a view of it."""
     places = {tensor.untyped_storage().data_ptr() for tensor in made if not is_dtensor(tensor)} - {0}
     return not is_dtensor(given) and given.untyped_storage().data_ptr() in places
-
-
-def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
-    """Return the tensor [B, ...] by whose rows samples are known: the first that the model is given.
-
-    The first alone, as wrappers hand labels to the module that they call and loops without one don't. Tokens that
-    an `attention_mask` leaves out don't count, so that padding on the right does not make another sample. Of a list of
-    images, which differ in size, it is their hashes.
-    """
-    if inputs and isinstance(inputs[0], list) and _are_images(inputs[0]):
-        return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
-    named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
-    leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
-    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and has_rows(leaf)), None)
-    mask = named.get("attention_mask")
-    if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
-        tensor = tensor * mask.to(tensor.dtype)
-    return tensor
-
-
-def _is_one_sample(given: Tensor, module: nn.Module) -> bool:
-    """Tell whether a vector is the features of one sample, as reinforcement learning gives them, and not a batch."""
-    first = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
-    return given.ndim == 1 and given.is_floating_point() and first is not None and first.in_features == len(given)
-
-
-def _are_images(values: list[Any]) -> bool:
-    """Tell whether a list holds images [C, H, W], as detection models are given: each is a sample."""
-    return bool(values) and all(isinstance(v, Tensor) and v.ndim == 3 and len(v) in (1, 3, 4) for v in values)
-
-
-def random_state(model: nn.Module) -> int:
-    """Hash the state of the generators that a forward pass can draw from."""
-    state = [torch.get_rng_state()]
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    if device.type == "cuda":
-        state.append(torch.cuda.get_rng_state(device))
-    return int(sum(int(row_digests(part[None])) * (2 * i + 1) for i, part in enumerate(state)) % 2**62)

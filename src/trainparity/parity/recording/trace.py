@@ -13,6 +13,9 @@ from torch import Tensor
 from trainparity.parity.recording.integrity import checksum, flaw
 from trainparity.records.base import Record, RecordError, Settings, replacing
 
+TOGETHER = "Together"
+"""Class of what holds several models that one optimizer updates, where nobody has named them."""
+
 MODELS = "models"
 """Folder in a run's for the traces of further models, which have optimizers of their own."""
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.facts import layout_of, settings_by_parameter
 from trainparity.parity.recording.forward import ForwardHooks, Samples
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.passes import STAND_IN
@@ -74,23 +75,12 @@ class StepWatch:
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
-        parameters = dict(self.model.named_parameters())
-        first = {id(parameter): name for name, parameter in parameters.items()}
-        every = self.model.named_parameters(remove_duplicate=False)
-        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
         return {
-            "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
-            "buffers": {name: list(buffer.shape) for name, buffer in self.model.named_buffers()},
+            **layout_of(self.model, self.optimizer, self.forward.modules),
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
             "outputs": self.forward.outputs,
-            "modules": {name: _class_of(module) for name, module in self.forward.modules},
-            "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
-            "modal": [name for name, module in self.forward.modules if _has_modes(module)],
-            "frozen": [name for name, p in parameters.items() if not p.requires_grad],
-            "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
-            "optimizer": type(self.optimizer).__name__,
         }
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
@@ -293,36 +283,3 @@ class StepWatch:
         arrays["scale/value"] = torch.tensor(self._scale, dtype=torch.float64)
         arrays["scale/clipped"] = torch.tensor(self._clipped_scaled)
         arrays["scale/left"] = torch.tensor(self._scale_pending())
-
-
-def _class_of(module: nn.Module) -> str:
-    """Name a module's class, with PyTorch's own that it extends: `Linear`, or `Norm(BatchNorm2d)`."""
-    own = type(module)
-    known = next((kind for kind in own.__mro__ if kind.__module__.startswith("torch.nn.modules")), own)
-    return own.__name__ if known in (own, nn.Module) else f"{own.__name__}({known.__name__})"
-
-
-def _has_modes(module: nn.Module) -> bool:
-    """Tell whether a module computes something else in training than in evaluation."""
-    if isinstance(module, nn.modules.dropout._DropoutNd):
-        return module.p > 0
-    return isinstance(module, nn.modules.batchnorm._BatchNorm | nn.RReLU)
-
-
-def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return the optimizer's numeric settings by name, for each parameter: float64 [P]; `betas` as `betas.0`, ..."""
-    position = {id(parameter): index for index, parameter in enumerate(parameters)}
-    settings: dict[str, Tensor] = {}
-    options = optimizer.defaults.keys() | {"lr"}  # other entries are notes of schedulers and of the loop
-    for group in optimizer.param_groups:
-        held = [position[id(p)] for p in group["params"] if id(p) in position]
-        for key, value in group.items():
-            if key not in options:
-                continue
-            parts = value if isinstance(value, tuple | list) else (value,)
-            for index, part in enumerate(parts):
-                if isinstance(part, bool | int | float) or (isinstance(part, Tensor) and part.numel() == 1):
-                    name = f"{key}.{index}" if isinstance(value, tuple | list) else key
-                    empty = torch.zeros(len(parameters), dtype=torch.float64)
-                    settings.setdefault(name, empty)[held] = float(part)
-    return settings

@@ -1,0 +1,60 @@
+"""What a model and its optimizer are, which does not change from step to step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def layout_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, modules: Sequence[tuple[str, nn.Module]]
+) -> dict[str, Any]:
+    """Return fields of a `Layout`; `modules` are the model's, by name."""
+    parameters = dict(model.named_parameters())
+    first = {id(parameter): name for name, parameter in parameters.items()}
+    every = model.named_parameters(remove_duplicate=False)
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return {
+        "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
+        "buffers": {name: list(buffer.shape) for name, buffer in model.named_buffers()},
+        "modules": {name: _class_of(module) for name, module in modules},
+        "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
+        "modal": [name for name, module in modules if _has_modes(module)],
+        "frozen": [name for name, p in parameters.items() if not p.requires_grad],
+        "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
+        "optimizer": type(optimizer).__name__,
+    }
+
+
+def _class_of(module: nn.Module) -> str:
+    """Name a module's class, with PyTorch's own that it extends: `Linear`, or `Norm(BatchNorm2d)`."""
+    own = type(module)
+    known = next((kind for kind in own.__mro__ if kind.__module__.startswith("torch.nn.modules")), own)
+    return own.__name__ if known in (own, nn.Module) else f"{own.__name__}({known.__name__})"
+
+
+def _has_modes(module: nn.Module) -> bool:
+    """Tell whether a module computes something else in training than in evaluation."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return isinstance(module, nn.modules.batchnorm._BatchNorm | nn.RReLU)
+
+
+def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return the optimizer's numeric settings by name, for each parameter: float64 [P]; `betas` as `betas.0`, ..."""
+    position = {id(parameter): index for index, parameter in enumerate(parameters)}
+    settings: dict[str, Tensor] = {}
+    options = optimizer.defaults.keys() | {"lr"}  # other entries are notes of schedulers and of the loop
+    for group in optimizer.param_groups:
+        held = [position[id(p)] for p in group["params"] if id(p) in position]
+        for key, value in group.items():
+            if key not in options:
+                continue
+            parts = value if isinstance(value, tuple | list) else (value,)
+            for index, part in enumerate(parts):
+                if isinstance(part, bool | int | float) or (isinstance(part, Tensor) and part.numel() == 1):
+                    name = f"{key}.{index}" if isinstance(value, tuple | list) else key
+                    empty = torch.zeros(len(parameters), dtype=torch.float64)
+                    settings.setdefault(name, empty)[held] = float(part)
+    return settings

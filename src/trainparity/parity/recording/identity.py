@@ -1,0 +1,39 @@
+"""What the samples of a forward pass are known by."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from trainparity.parity.recording.passes import has_rows
+from trainparity.parity.recording.sketch import row_digests
+
+
+def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
+    """Return the tensor [B, ...] by whose rows samples are known: the first that the model is given.
+
+    The first alone, as wrappers hand labels to the module that they call and loops without one don't. Tokens that
+    an `attention_mask` leaves out don't count, so that padding on the right does not make another sample. Of a list of
+    images, which differ in size, it is their hashes.
+    """
+    if inputs and isinstance(inputs[0], list) and _are_images(inputs[0]):
+        return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
+    named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
+    leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
+    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and has_rows(leaf)), None)
+    mask = named.get("attention_mask")
+    if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
+        tensor = tensor * mask.to(tensor.dtype)
+    return tensor
+
+
+def is_one_sample(given: Tensor, module: nn.Module) -> bool:
+    """Tell whether a vector is the features of one sample, as reinforcement learning gives them, and not a batch."""
+    first = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
+    return given.ndim == 1 and given.is_floating_point() and first is not None and first.in_features == len(given)
+
+
+def _are_images(values: list[Any]) -> bool:
+    """Tell whether a list holds images [C, H, W], as detection models are given: each is a sample."""
+    return bool(values) and all(isinstance(v, Tensor) and v.ndim == 3 and len(v) in (1, 3, 4) for v in values)
