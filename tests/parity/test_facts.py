@@ -60,6 +60,7 @@ def test_a_fact_that_differs_makes_the_runs_different(left: dict[str, Any], righ
         ({"setting__fused": option(0.0)}, {"setting__fused": option(1.0)}),
         ({}, {"setting__decoupled": option(1.0)}),
         ({"limit": 1e6}, {"limit": 1e5}),
+        ({}, {"rank__held": torch.zeros(T, 1, 0, dtype=torch.float64), "rank__backwards": 0 * whole(T, 1)}),
         ({"limit": 1e6}, {}),
         ({"limit": 1.0}, {"limit": 1.0, "clip__calls": torch.full((T,), 2)}),
         ({"limit": 1.0}, {"limit": 1.0, "clip__max_norm": torch.full((T,), -1.0), "clip__cuts": 0 * whole(T)}),

@@ -293,3 +293,19 @@ def test_copies_of_a_model_that_is_recorded_are_not_looked_at(
     optimizer.step()
     seen = watch.end()
     assert int(seen["num_samples"]) == len(X) and watch.forward.outputs == ["(output)"]
+
+
+def test_a_vectorised_pass_is_passed_by(watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Gradients of single samples, as differentially private training takes them."""
+
+    def loss(weights: dict[str, Tensor], row: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(model, weights, (row[None],))
+        return made.square().sum()
+
+    watch.begin(noise=Noise(1, tf32=False))
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    found = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, X)
+    for name, parameter in model.named_parameters():
+        parameter.grad = found[name].mean(0)
+    optimizer.step()
+    assert float(watch.end()["gradient_norm"]) > 0

@@ -70,6 +70,8 @@ def _carried(trace: Trace, row: int) -> float:
     """
     count = int(trace.arrays["rank/backwards"][row].amax())
     held = trace.arrays["rank/held"][row][:, : max(1, count)]
+    if not held.numel():  # gradients that no backward pass has made, as torch.func's
+        return 0.0
     return 0.0 if bool((held == 0).any(1).all()) else float(held[:, 0].amax())
 
 

@@ -20,7 +20,7 @@ attributes, and an attribute would bind them to the model itself."""
 def watch(model: nn.Module, around: Around) -> None:
     """Call `around` in place of a model's `forward`; PyTorch's own classes are left as they are."""
     kind = type(model)
-    if kind.__module__.startswith("torch.nn."):
+    if kind.__module__.startswith("torch."):
         return
     if kind not in _watched:
         _watched[kind] = {}

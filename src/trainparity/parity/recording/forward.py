@@ -145,7 +145,8 @@ class ForwardHooks:
 
     def _looking(self) -> bool:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
-        return self.active and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1
+        # A vectorised pass sees a sample in place of the batch.
+        return self.active and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1 and not vectorised()
 
     def _call_forward(
         self, module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -339,6 +340,12 @@ def _lengths(model: nn.Module) -> Tensor | None:
     if not weights or any(is_dtensor(weight) or weight.device != weights[0].device for weight in weights):
         return None
     return torch.stack([length.double() for length in torch._foreach_norm(weights)])
+
+
+def vectorised() -> bool:
+    """Tell whether we are inside of `torch.vmap`."""
+    stack = torch._C._functorch.get_interpreter_stack()
+    return any(level.key() == torch._C._functorch.TransformType.Vmap for level in stack or ())
 
 
 _ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()
