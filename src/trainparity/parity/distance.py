@@ -106,7 +106,7 @@ def _shrunk(trace: Trace) -> Tensor:
 
     There the terms of its sum stay as long as they were, and cancel.
     """
-    lengths = _with_all(norms(trace, "gradient"))
+    lengths = _with_all(norms(trace, "gradient")).double()
     longest = lengths.nan_to_num(0.0, posinf=0.0).cummax(0).values
     shrunk = torch.where(lengths > 0, longest / (_TERMS * lengths), 1.0).nan_to_num(1.0).clamp(min=1, max=INFINITE)
     return torch.maximum(shrunk, shrunk[:, -1:])
