@@ -86,15 +86,16 @@ def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_pat
     assert json.loads((tmp_path / "kept/b/trace.json").read_text())["world_size"] == 2
 
 
-def test_in_float64_a_coarser_format_is_no_difference_and_a_fault_is_one(tmp_path: Path) -> None:
-    write(tmp_path, PLAIN.replace("model(data[batch])", "model(data[batch]).half().float()"), "half.py")
-    write(tmp_path, PLAIN.replace("nn.Tanh()", "nn.Sigmoid()"), "sigmoid.py")
+def test_float64_confirms_a_fault_and_its_operator_and_line_are_found(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN.replace("nn.Tanh()", "nn.Sequential(nn.Tanh(), nn.Sigmoid())"), "other.py")
     write(tmp_path, PLAIN)
-    commands = [f"{sys.executable} {name}.py" for name in ("train", "half", "sigmoid")]
-    found = ab(tmp_path, "--twins", 0, *commands[:2], code=1)
-    assert found["cause"] == "loss-or-targets" and "it is rounding, or a coarser format" in found["confirmation"]
-    found = ab(tmp_path, "--twins", 0, commands[0], commands[2], code=1)
+    found = ab(tmp_path, "--ops", "--twins", 0, *(f"{sys.executable} {name}.py" for name in ("train", "other")), code=1)
     assert found["cause"] == "forward" and "it is not rounding" in found["confirmation"]
+    operator = found["operator"]
+    line = next(number for number, text in enumerate(PLAIN.splitlines(), 1) if "mse_loss(" in text)
+    assert (operator["operator"], operator["left"], operator["step"]) == ("aten.addmm", f"train.py:{line}", 0)
+    assert operator["only_right"] == [f"aten.sigmoid at other.py:{line}"]
+    assert f"operator: aten.addmm at train.py:{line} / other.py:{line} is the first beyond its floor" in found["text"]
 
 
 def git(folder: Path, *arguments: str) -> str:

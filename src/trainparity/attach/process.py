@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trainparity.attach.session import Recorded, Session
+from trainparity.attach.session import OPERATORS, Recorded, Session
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn
@@ -38,6 +38,8 @@ class Process:
         self._steps_of_others: dict[str, int] = {}
         self._stopped = False
         self._unwatch: Callable[[], None] = lambda: None
+        self._made_steps: Callable[[int], None] = lambda count: None
+        """Told how many steps the first recorded optimizer has made."""
 
     def wait_for(self, module: ModuleType) -> None:
         """See the optimizers that the script makes; `module` is `torch.optim.optimizer`."""
@@ -168,6 +170,11 @@ class Process:
         for other in beside(first, self._alive()):
             self._record(other, called, self._folder_name(other))
         self._close_before_exit()
+        if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
+            from trainparity.attach.operators import OperatorWindow
+
+            self._made_steps = OperatorWindow(step, self._session.folder / OPERATORS).at
+            self._made_steps(0)
 
     def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
         from trainparity.attach.owners import model_of
@@ -200,6 +207,7 @@ class Process:
         first = next(iter(self._recorded.items()), None)
         if first is not None and optimizer is first[0]:
             self._steps_of_others = dict.fromkeys(self._steps_of_others, 0)
+            self._made_steps(first[1].step)
             if limit and first[1].step >= limit:
                 self._stop()
             return

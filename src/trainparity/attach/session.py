@@ -5,6 +5,9 @@ from pathlib import Path
 
 from trainparity.records.base import Record
 
+OPERATORS = "operators.json"
+"""In the session's folder: the operators of the step that the plan names."""
+
 
 class Plan(Record):
     """What the recorded processes are told."""
@@ -17,6 +20,8 @@ class Plan(Record):
     twin: int
     outside: Path | None = None
     """A folder from which no module may be imported: the working tree beside a revision's."""
+    operators: int | None = None
+    """The step, from 0, whose operators are logged as `operators.json` in the session's folder; null: none."""
 
 
 class Recorded(Record):

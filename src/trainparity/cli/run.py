@@ -1,7 +1,7 @@
 """Commands that run anybody's training script, recorded, without a change in it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, command
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.records.operators import FirstOperator, OperatorLog
 from trainparity.records.verdict import Verdict
 from trainparity.running.errors import RunError
 
@@ -83,6 +84,9 @@ def ab(
     float64: Annotated[
         bool, typer.Option(help="Of a difference without a plain cause, record both again in float64.")
     ] = True,
+    ops: Annotated[
+        bool, typer.Option("--ops", help="Of a difference, find the first operator that returns something else.")
+    ] = False,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
@@ -105,12 +109,18 @@ def ab(
     from trainparity.cli.parity import tell
     from trainparity.running.ab import HOME, OF_COMPUTATION, record_both, second_opinion, switched
     from trainparity.running.command import Runner
+    from trainparity.running.operators import first_operator
     from trainparity.running.pairs import commands_of
     from trainparity.running.record import Settings, say
 
     if bisect and len(commands) != 2:
         raise UserError("trainparity: --bisect is for two commands; between two revisions, `git bisect run` is")
     place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+
+    def find(left: OperatorLog, right: OperatorLog, twins: Sequence[OperatorLog]) -> FirstOperator | None:
+        from trainparity.parity.operators import first_operator  # imports torch
+
+        return first_operator(left, right, twins, margin)
 
     def judge(left: Path, right: Path) -> Verdict:
         from trainparity.parity.compare import compare_folders  # imports torch
@@ -127,6 +137,11 @@ def ab(
             if float64 and verdict.verdict == "different" and verdict.cause in OF_COMPUTATION:
                 opinion = second_opinion(runner, pair.commands, place, settings, verdict, judge)
                 verdict = verdict.model_copy(update={"confirmation": opinion})
+            if ops and verdict.verdict == "different" and verdict.step is not None:
+                first = first_operator(runner, pair.commands, settings, verdict.step, find)
+                verdict = verdict.model_copy(update={"operator": first})
+                if first is None:
+                    say("no operator that both runs have in common is beyond its floor in that step")
             if bisect and verdict.verdict == "different":
                 which = switched(runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict)
                 verdict = verdict.model_copy(update={"bisection": which})

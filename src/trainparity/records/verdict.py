@@ -8,6 +8,7 @@ from pydantic import Field
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
 from trainparity.records.numbers import number
+from trainparity.records.operators import FirstOperator
 
 Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped", "failed"]
 """`failed`: a run crashed; `skipped`: one was not tried; `cannot judge`: the evidence of two runs proves nothing."""
@@ -103,6 +104,8 @@ class Verdict(Record):
     """The numbers that prove the cause, by name; of an unknown cause, what was measured."""
     confirmation: str | None = None
     """What a further run with that one factor fixed, or in float64, has shown; null if there was none."""
+    operator: FirstOperator | None = None
+    """Of `different`, with `--ops`: the first operator that returns something else; null where none was looked for."""
     bisection: Bisection | None = None
     """Of `different`, with `--bisect`: which of the settings it is; null where that was not asked."""
     weights: Literal["bitwise", "equivalent", "different"] | None = None

@@ -56,6 +56,8 @@ def show_cause(verdict: Verdict, console: Console) -> None:
         lines.append(Text(f"  gradients, updates and weights: {verdict.weights}"))
     if verdict.confirmation:
         lines.append(Text(f"  confirmed: {verdict.confirmation}"))
+    if verdict.operator:
+        lines.append(Text(f"  operator: {verdict.operator.sentence}"))
     if verdict.bisection:
         lines.append(Text(f"  settings: {verdict.bisection.sentence}"))
     for name, value in verdict.evidence.items():

@@ -108,6 +108,8 @@ def _explained(name: str, pair: Verdict) -> Iterator[str]:
         yield f"  - to change: {_text(pair.advice or '')}\n"
     if pair.confirmation:
         yield f"  - confirmed: {_text(pair.confirmation)}\n"
+    if pair.operator:
+        yield f"  - operator: {_text(pair.operator.sentence)}\n"
     if pair.bisection:
         yield f"  - settings: {_text(pair.bisection.sentence)}\n"
     if pair.curves:

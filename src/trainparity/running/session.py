@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import trainparity
-from trainparity.attach.session import Plan, Recorded
+from trainparity.attach.session import OPERATORS, Plan, Recorded
 from trainparity.attach.watch import FLOAT64, SESSION
 from trainparity.ownership import owned
+from trainparity.records.operators import OperatorLog
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
 from trainparity.scratch import scratch
@@ -45,6 +46,11 @@ class Recording:
         found = Recorded.read(path) if path.exists() else None
         return found if found and found.steps else None
 
+    def operators(self) -> OperatorLog | None:
+        """Return the operators of the step that the plan names; None if it was not reached."""
+        path = self._folder / OPERATORS
+        return OperatorLog.read(path) if path.exists() else None
+
     @property
     def second_training(self) -> bool:
         """Whether the command started a training after, or beside, the one that was recorded."""
@@ -71,7 +77,7 @@ class Recording:
 
 
 @contextmanager
-def session(plan: Plan, *, float64: bool) -> Iterator[Recording]:
+def session(plan: Plan, *, float64: bool = False) -> Iterator[Recording]:
     """Make the folder for one run of a command, in float64 if that is asked for, and remove it afterwards."""
     with scratch() as folder:
         if float64:

@@ -1,0 +1,21 @@
+import pytest
+
+from trainparity.records.verdict import Verdict, Worst
+from trainparity.second_opinion import in_float64
+
+
+def judged(distance: float) -> Verdict:
+    worst = Worst(kind="gradient", distance_over_floor=100.0, distance=distance, floor=1e-9, step=0, tensor="weight")
+    return Verdict(left="a", right="b", verdict="different", margin=16.0, worst=[worst])
+
+
+@pytest.mark.parametrize(("after", "rounding"), [(0.02, False), (1e-5, False), (1e-9, True), (0.0, True)])
+def test_what_float64_leaves_is_no_rounding(after: float, rounding: bool) -> None:
+    vanishes, text = in_float64(judged(0.02), judged(after))
+    assert vanishes == rounding
+    assert text.startswith("in float64 the largest distance is ")
+
+
+def test_without_an_answer_nothing_is_rounding() -> None:
+    again = Verdict(left="a", right="b", verdict="cannot judge", reason="no trace", margin=16.0)
+    assert in_float64(judged(0.02), again) == (False, "float64 gave no second opinion: no trace")
