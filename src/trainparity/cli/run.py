@@ -1,7 +1,7 @@
 """Commands that run anybody's training script, recorded, without a change in it."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +12,6 @@ from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, command
 from trainparity.errors import StoppedBySignal, UserError
-from trainparity.records.operators import FirstOperator, OperatorLog
-from trainparity.records.verdict import Verdict
 from trainparity.running.errors import RunError
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
@@ -107,9 +105,9 @@ def ab(
     pages.require(html_path)
     answers.refuse_stdout(json_path, markdown_path)
     from trainparity.cli.parity import tell
-    from trainparity.running.ab import HOME, OF_COMPUTATION, record_both, second_opinion, switched
+    from trainparity.cli.questions import Questions
+    from trainparity.running.ab import HOME, record_both
     from trainparity.running.command import Runner
-    from trainparity.running.operators import first_operator
     from trainparity.running.pairs import commands_of
     from trainparity.running.record import Settings, say
 
@@ -117,34 +115,16 @@ def ab(
         raise UserError("trainparity: --bisect is for two commands; between two revisions, `git bisect run` is")
     place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
-    def find(left: OperatorLog, right: OperatorLog, twins: Sequence[OperatorLog]) -> FirstOperator | None:
-        from trainparity.parity.operators import first_operator  # imports torch
-
-        return first_operator(left, right, twins, margin)
-
-    def judge(left: Path, right: Path) -> Verdict:
-        from trainparity.parity.compare import compare_folders  # imports torch
-
-        return compare_folders(left, right, margin=margin)
-
     def work() -> int:
         with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
             settings = Settings(steps, interval, twins, outside=pair.outside)
-            left, right = record_both(
-                runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict == "bitwise"
-            )
-            verdict = judge(left, right)
-            if float64 and verdict.verdict == "different" and verdict.cause in OF_COMPUTATION:
-                opinion = second_opinion(runner, pair.commands, place, settings, verdict, judge)
-                verdict = verdict.model_copy(update={"confirmation": opinion})
-            if ops and verdict.verdict == "different" and verdict.step is not None:
-                first = first_operator(runner, pair.commands, settings, verdict.step, find)
-                verdict = verdict.model_copy(update={"operator": first})
-                if first is None:
-                    say("no operator that both runs have in common is beyond its floor in that step")
-            if bisect and verdict.verdict == "different":
-                which = switched(runner, pair.commands, place, settings, lambda *folders: judge(*folders).verdict)
-                verdict = verdict.model_copy(update={"bisection": which})
+            asking = Questions(runner, pair.commands, place, settings, margin)
+            left, right = record_both(runner, pair.commands, place, settings, asking.equal)
+            verdict = asking.judge(left, right)
+            if verdict.verdict == "different":
+                verdict = asking.in_float64(verdict) if float64 else verdict
+                verdict = asking.by_operator(verdict) if ops else verdict
+                verdict = asking.by_setting(verdict) if bisect else verdict
             if html_path:
                 pages.write_comparison(html_path, verdict, left, right, ())
             code = tell(verdict, json_path, markdown_path)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 
 import torch
 
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.operators import FirstOperator, OperatorCall, OperatorLog
 
@@ -12,6 +14,12 @@ _LEAST_FLOOR = 2.0**-22
 """Relative: a few roundings of fp32, where no twin differs."""
 _SHOWN = 5
 """Operators of one run only that are told."""
+
+
+def cut_alike(left: Path, right: Path) -> bool:
+    """Tell whether two recorded runs cut their batches alike, so that their operators have equal sizes."""
+    rows = [Trace.load(folder).arrays["rank/rows"] for folder in (left, right)]
+    return torch.equal(*(one[: min(map(len, rows))] for one in rows))
 
 
 def first_operator(

@@ -96,7 +96,7 @@ def switched(
     commands: tuple[Command, Command],
     folder: Path,
     settings: Settings,
-    judge: Callable[[Path, Path], Outcome],
+    judge: Callable[[Path, Path], Verdict],
 ) -> Bisection | None:
     """Find which options of the second command make it another training than the first, recorded in `folder/a`.
 
@@ -107,6 +107,7 @@ def switched(
     """
     switches = Switches(*commands)
     if len(switches.names) < 2:
+        say(f"they differ in one option: {', '.join(switches.names)}")
         return None
     say(f"different: which of {', '.join(switches.names)}?")
     numbers = count(1)
@@ -121,6 +122,6 @@ def switched(
         except NothingRecorded as error:
             say(str(error))
             return "failed"
-        return "failed" if found.exit_code else judge(folder / "a", place)
+        return "failed" if found.exit_code else judge(folder / "a", place).verdict
 
     return bisect(switches.names, outcome)

@@ -1,0 +1,65 @@
+"""What `trainparity ab` asks further of two commands that are different."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainparity.records.operators import FirstOperator, OperatorLog
+from trainparity.records.verdict import Verdict
+from trainparity.running.ab import OF_COMPUTATION, second_opinion, switched
+from trainparity.running.command import Command, Runner
+from trainparity.running.operators import first_operator
+from trainparity.running.record import Settings, say
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Asks by further runs; each answer is a verdict with one field more."""
+
+    runner: Runner
+    commands: tuple[Command, Command]
+    place: Path
+    """Where both are recorded, as `a` and `b`."""
+    settings: Settings
+    margin: float
+
+    def judge(self, left: Path, right: Path) -> Verdict:
+        """Judge two recorded runs."""
+        from trainparity.parity.compare import compare_folders  # imports torch
+
+        return compare_folders(left, right, margin=self.margin)
+
+    def equal(self, left: Path, right: Path) -> bool:
+        """Tell whether two recorded runs are equal in every bit."""
+        return self.judge(left, right).verdict == "bitwise"
+
+    def in_float64(self, verdict: Verdict) -> Verdict:
+        """Ask whether the difference stays in float64, where no plain cause was found."""
+        if verdict.cause not in OF_COMPUTATION:
+            return verdict
+        opinion = second_opinion(self.runner, self.commands, self.place, self.settings, verdict, self.judge)
+        return verdict.model_copy(update={"confirmation": opinion})
+
+    def by_operator(self, verdict: Verdict) -> Verdict:
+        """Ask for the first operator that returns something else."""
+        from trainparity.parity.operators import cut_alike  # imports torch
+
+        if verdict.step is None:
+            return verdict
+        if not cut_alike(self.place / "a", self.place / "b"):
+            say("the runs cut their batches otherwise, so their operators can't be compared")
+            return verdict
+        found = first_operator(self.runner, self.commands, self.settings, verdict.step, self._first)
+        if found is None:
+            say(f"no operator that both runs have in step {verdict.step} is beyond its floor")
+        return verdict.model_copy(update={"operator": found})
+
+    def by_setting(self, verdict: Verdict) -> Verdict:
+        """Ask which of the options that differ it is."""
+        which = switched(self.runner, self.commands, self.place, self.settings, self.judge)
+        return verdict.model_copy(update={"bisection": which})
+
+    def _first(self, left: OperatorLog, right: OperatorLog, twins: Sequence[OperatorLog]) -> FirstOperator | None:
+        from trainparity.parity.operators import first_operator  # imports torch
+
+        return first_operator(left, right, twins, self.margin)
