@@ -150,7 +150,7 @@ def test_at_another_scale_a_ratio_says_so_and_an_absolute_figure_proves_nothing(
     assert (ratio.verdict, ratio.remark) == ("confirmed", said)
     seconds = study.claim({"name": "seconds", "run": "compiled"}, expect={"low": 0}, needs=scale)
     assert (seconds.verdict, seconds.reason) == ("not measurable here", said)
-    assert seconds.measured == "0.25 s / epoch"
+    assert seconds.measured == "0.250 s / epoch"
 
 
 def test_one_gain_over_another(study: Tree) -> None:
