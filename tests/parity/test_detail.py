@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.synthetic import floor, judge, scaled, trace, twins
-from trainparity.parity.compare import describe_folders
+from trainparity.parity.compare import compare_folders, compare_in_detail, describe_folders
 from trainparity.parity.detail import describe
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.detail import Detail, Fact, Strip
 
 
@@ -86,3 +87,20 @@ def test_folders_are_described_by_model_and_unreadable_ones_left_out(tmp_path: P
     (tmp_path / "b/models/D/trace.safetensors").write_bytes(b"")
     assert list(describe_folders(tmp_path / "a", tmp_path / "b")) == [""]
     assert describe_folders(tmp_path / "a", tmp_path / "none") == {}
+
+
+def test_one_reading_gives_the_verdict_and_what_stands_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = tmp_path / "a", tmp_path / "b"
+    trace().save(places[0])
+    trace(gradients=scaled(2.0)).save(places[1])
+    for twin in (1, 2):
+        twins()[twin - 1].save(places[0] / f"twins/{twin}")
+    apart = compare_folders(*places), describe_folders(*places)
+    load, read = Trace.load, []
+    monkeypatch.setattr(Trace, "load", staticmethod(lambda folder: (read.append(folder), load(folder))[1]))
+    assert compare_in_detail(*places) == apart and apart[0].verdict == "different"
+    assert sorted(read) == sorted({*read}) and len(read) == 4
+    verdict, details = compare_in_detail(places[0], tmp_path / "none")
+    assert verdict.verdict == "cannot judge" and details == {}

@@ -94,4 +94,9 @@ def test_an_equivalent_beyond_the_margin_says_what_confirmed_it() -> None:
     verdict = Verdict(
         left="a", right="b", verdict="equivalent", margin=16, distance_over_floor=5.7e6, confirmation=confirmed
     )
-    assert f"confirmed: {confirmed}\n" in printed(verdict)
+    text = printed(verdict)
+    assert f"confirmed: {confirmed}\n" in text
+    assert "at most 5,700,000 x the noise floor (up to 16 x is rounding; beyond it, a run in float64 decided)" in text
+    table = printed(CheckReport(workload="mlp", margin=16, results={"compiled": verdict, "ddp": pair("ddp")}))
+    [row] = [line for line in table.splitlines() if line.startswith(" compiled")]
+    assert "equivalent  5,700,000 (float64: rounding)" in row and table.count("float64:") == 1

@@ -77,10 +77,11 @@ def _read(sources: list[Path]) -> Answers:
 
 
 def _compared(left: Path, right: Path) -> Answers:
-    from trainparity.parity.compare import compare_folders, describe_folders  # imports torch
+    from trainparity.parity.compare import compare_in_detail  # imports torch
 
     name = f"{left.name}-{right.name}"
-    return Answers(name, {name: compare_folders(left, right)}, {name: describe_folders(left, right)})
+    verdict, details = compare_in_detail(left, right)
+    return Answers(name, {name: verdict}, {name: details})
 
 
 def _reports(folder: Path) -> Answers:

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainparity import extras
@@ -23,12 +23,10 @@ def require(path: Path | None) -> None:
         extras.require("jinja2")
 
 
-def write_comparison(path: Path, verdict: Verdict, left: Path, right: Path, twins: Sequence[Path]) -> None:
-    """Write the page of the verdict on two recorded runs, by their folders and those of further twins."""
-    from trainparity.parity.compare import describe_folders  # imports torch
-
+def write_comparison(path: Path, verdict: Verdict, details: Mapping[str, Detail]) -> None:
+    """Write the page of the verdict on two recorded runs, with what stands behind it by model."""
     title = f"{verdict.left} / {verdict.right}"
-    _write(path, {title: verdict}, {title: describe_folders(left, right, twins)}, "compare")
+    _write(path, {title: verdict}, {title: details}, "compare")
 
 
 def write_check(path: Path, report: CheckReport, folder: Path) -> None:

@@ -34,11 +34,13 @@ def compare(
 ) -> int:
     """Say whether two recorded runs are the same training: exit code 0 if so, 1 if not (and why), 2 if unclear."""
     pages.require(html_path)
-    from trainparity.parity.compare import compare_folders  # imports torch
+    from trainparity.parity.compare import compare_folders, compare_in_detail  # imports torch
 
-    verdict = compare_folders(left, right, floor or (), margin=margin)
     if html_path:
-        pages.write_comparison(html_path, verdict, left, right, floor or ())
+        verdict, details = compare_in_detail(left, right, floor or (), margin=margin)
+        pages.write_comparison(html_path, verdict, details)
+    else:
+        verdict = compare_folders(left, right, floor or (), margin=margin)
     return tell(verdict, json_path, markdown_path)
 
 

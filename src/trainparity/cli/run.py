@@ -126,7 +126,9 @@ def ab(
                 verdict = asking.by_operator(verdict) if ops else verdict
                 verdict = asking.by_setting(verdict) if bisect else verdict
             if html_path:
-                pages.write_comparison(html_path, verdict, left, right, ())
+                from trainparity.parity.compare import describe_folders  # imports torch
+
+                pages.write_comparison(html_path, verdict, describe_folders(left, right))
             code = tell(verdict, json_path, markdown_path)
             say(f"to see it again: trainparity compare {left} {right}")
             return code

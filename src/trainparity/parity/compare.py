@@ -1,6 +1,7 @@
 """Judge two recorded runs by their folders: what `trainparity compare` does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +23,21 @@ def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, marg
     train gives `failed` or `skipped`.
     """
     names = str(left), str(right)
-    found = {model: _compare(*places, margin, names) for model, places in _models(left, right, twins)}
-    return together(found) if list(found) != [""] else found[""]
+    return _together({model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)})
+
+
+def compare_in_detail(
+    left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0
+) -> tuple[Verdict, dict[str, Detail]]:
+    """Return what `compare_folders` and `describe_folders` return, reading each trace once."""
+    names = str(left), str(right)
+    verdicts: dict[str, Verdict] = {}
+    details: dict[str, Detail] = {}
+    for model, places in _models(left, right, twins):
+        verdicts[model], pair = _compare(*places, margin, names)
+        if pair and (found := pair.described):
+            details[model] = found
+    return _together(verdicts), details
 
 
 def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
@@ -36,14 +50,14 @@ def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dic
     """
     details: dict[str, Detail] = {}
     for model, places in _models(left, right, twins):
-        try:
-            pair = _load_pair(*places)
-            found = describe(pair.left, pair.right, pair.floor, pair.twins)
-        except RecordError:  # which the verdict says
-            continue
-        if found:
-            details[model] = found
+        with suppress(RecordError):  # which the verdict says
+            if found := _load_pair(*places).described:
+                details[model] = found
     return details
+
+
+def _together(found: Mapping[str, Verdict]) -> Verdict:
+    return together(found) if list(found) != [""] else found[""]
 
 
 def _models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str, tuple[Path, Path, Sequence[Path]]]]:
@@ -67,6 +81,11 @@ class _Pair(NamedTuple):
     lengths: tuple[list[int], list[int]]
     """The steps that each traced."""
 
+    @property
+    def described(self) -> Detail | None:
+        """Both tensor by tensor; None where they can't be compared so."""
+        return describe(self.left, self.right, self.floor, self.twins)
+
 
 def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     """Read two runs and their twins.
@@ -82,22 +101,24 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     return _Pair(ours, theirs, found, _floor(ours, found), lengths)
 
 
-def _compare(left: Path, right: Path, twins: Sequence[Path], margin: float, names: tuple[str, str]) -> Verdict:
-    """Judge one model of two runs."""
+def _compare(
+    left: Path, right: Path, twins: Sequence[Path], margin: float, names: tuple[str, str]
+) -> tuple[Verdict, _Pair | None]:
+    """Judge one model of two runs; return what was read of them too, None where that failed."""
     try:
         for folder in (left, right):
             if (status := _status(folder)) and status.status != "trained":
                 reason = status.ending
-                return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin)
+                return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin), None
         pair = _load_pair(left, right, twins)
     except RecordError as error:
-        return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin)
+        return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin), None
     verdict = judge_traces(pair.left, pair.right, pair.floor, margin, names)
     if verdict.exit_code == 0 and pair.lengths[0] != pair.lengths[1]:
         both = f"{verdict.steps_compared} common steps are {verdict.verdict}, and no more can be said"
         reason = f"steps: {_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}: {both}"
-        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
-    return verdict
+        verdict = verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+    return verdict, pair
 
 
 def _brief(steps: Sequence[int]) -> str:

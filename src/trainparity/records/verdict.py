@@ -132,6 +132,16 @@ class Verdict(Record):
     """Of a reduced precision: whether it learns as fp32 does, over seeds; null where that was not asked."""
 
     @property
+    def again_in_float64(self) -> bool:
+        """Whether it is the same training beyond the margin: a run in float64 decided it, as `confirmation` tells."""
+        return self.verdict in SAME_TRAINING and (self.distance_over_floor or 0.0) > self.margin
+
+    @property
+    def multiple(self) -> str:
+        """Largest distance / floor as tables show it, with what decided where that alone would say something else."""
+        return number(self.distance_over_floor) + (" (float64: rounding)" if self.again_in_float64 else "")
+
+    @property
     def exit_code(self) -> int:
         """0 for the same training, 1 for another, 2 for everything else."""
         learned = self.curves.exit_code if self.curves else 0

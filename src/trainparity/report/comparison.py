@@ -64,7 +64,7 @@ class Comparison:
         verdict = self.verdict
         if verdict.verdict == "bitwise" or verdict.distance_over_floor is None:
             return "every bit equal"
-        if verdict.distance_over_floor > verdict.margin:
+        if verdict.again_in_float64:
             return f"beyond the margin, but {verdict.confirmation}"
         return f"at most {number(verdict.distance_over_floor)} × the floor"
 

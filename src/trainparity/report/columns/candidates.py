@@ -14,7 +14,11 @@ def _curves(row: Candidate) -> str:
 CANDIDATES: tuple[Column[Candidate], ...] = (
     Column(heading="candidate", text=lambda row: row[0], numeric=False),
     Column(heading="verdict", text=lambda row: row[1].verdict, style=lambda row: row[1].verdict, numeric=False),
-    Column(heading="distance / floor", fields={"distance_over_floor": lambda row: row[1].distance_over_floor}),
+    Column(
+        heading="distance / floor",
+        text=lambda row: row[1].multiple,
+        fields={"distance_over_floor": lambda row: row[1].distance_over_floor},
+    ),
     Column(heading="cause", text=lambda row: row[1].cause or NOTHING, numeric=False),
     Column(heading="learns as fp32", text=_curves, style=_curves, numeric=False),
 )

@@ -77,7 +77,11 @@ PAIRS: tuple[Column[PairRow], ...] = (
         numeric=False,
         fields={"verdict": at("verdict.verdict")},
     ),
-    Column(heading="distance\n/ floor", fields={"distance_over_floor": at("verdict.distance_over_floor")}),
+    Column(
+        heading="distance\n/ floor",
+        text=at("verdict.multiple"),
+        fields={"distance_over_floor": at("verdict.distance_over_floor")},
+    ),
     _distance("gradient"),
     _distance("update"),
     _distance("weight"),
