@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from trainparity.environment import NODES
-from trainparity.launch import processes
+from trainparity.launch import supervision
 from trainparity.launch.nodes import RENDEZVOUS
 
 SCRIPT = Path(__file__).parents[2] / "deploy/slurm.sh"
@@ -22,4 +22,4 @@ def test_it_sets_what_the_code_reads() -> None:
 
 def test_the_warning_comes_early_enough_for_a_checkpoint() -> None:
     [seconds] = re.findall(r"^#SBATCH --signal=B:TERM@(\d+)$", SCRIPT.read_text(), re.MULTILINE)
-    assert int(seconds) > processes.GRACE_S
+    assert int(seconds) > supervision.GRACE_S

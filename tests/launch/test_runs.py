@@ -27,6 +27,8 @@ from trainparity.records.timing import Timing
 
 ROOT = Path(__file__).parents[2]
 RUNS = Path("runs")
+WARM = ("plain", "gpu", "tensor-parallel")
+DISTRIBUTED = ("ddp", "tensor-parallel", "2d")
 REFERENCE = "reference-fp32"
 LIMIT = 0.5
 """Norm that gradients are clipped to: lower than that of most steps."""
@@ -70,15 +72,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(ROOT))
         datasets.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
-        status = run_reference(params(), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
-        assert status.status == "trained", status.reason
-        assert [run(params(), name).status for name in params().configs] == [
-            "trained", "skipped", "trained", "trained", "trained"
-        ]  # fmt: skip
+        with warm_workers():  # and the others by torchrun
+            status = run_reference(params(), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
+            assert status.status == "trained", status.reason
+            assert [run(params(), name).status for name in WARM] == ["trained", "skipped", "trained"]
+        assert [run(params(), name).status for name in params().configs if name not in WARM] == ["trained", "trained"]
     return folder
-
-
-DISTRIBUTED = ("ddp", "tensor-parallel", "2d")
 
 
 def test_ranks_train_what_one_process_trains(trained: Path) -> None:
@@ -202,13 +201,31 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
 
 
-def test_a_run_forked_from_a_warm_process_writes_the_same_bits_and_dies_the_same(here: Path, trained: Path) -> None:
+def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(here: Path, trained: Path) -> None:
     with warm_workers():
-        assert run(params(), "plain").status == "trained"
-        assert files(layout.state(RUNS, "plain")) == files(trained / layout.state(RUNS, "plain"))
+        for name in ("plain", "ddp"):
+            assert run(params(), name).status == "trained"
+            assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
         assert (run(misbehaving("kill"), "plain").reason or "").startswith("rank 0 was ended by SIGKILL")
         assert (run(misbehaving("raise"), "plain").reason or "").startswith("rank 0: ValueError: no loss")
         assert (run(misbehaving("os-exit"), "plain").reason or "").startswith("rank 0 ended with exit code 0")
+        assert (run(misbehaving("kill", rank=1), "ddp").reason or "").startswith("rank 1 was ended by SIGKILL")
+        assert (run(misbehaving("raise", rank=1), "ddp").reason or "").startswith("rank 1: ValueError: no loss")
+
+
+def test_ranks_forked_from_a_warm_process_stop_with_it(here: Path) -> None:
+    stopped = (
+        "from tests.launch.test_runs import misbehaving, run; from trainparity.launch.warm import warm_workers\n"
+        "with warm_workers():\n    run(misbehaving('slow', after=12), 'ddp')"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", stopped], stderr=subprocess.PIPE, text=True)
+    wait_for(here / ".trainparity/work/runs/ddp/checkpoints/run/state.json", caller)
+    ranks = psutil.Process(caller.pid).children(recursive=True)
+    assert len(ranks) >= 3  # and the process that they are copies of
+    caller.send_signal(signal.SIGTERM)
+    _, errors = caller.communicate(timeout=60)
+    assert "StoppedBySignal" in errors and "resume" in errors, errors
+    assert not psutil.wait_procs(ranks, timeout=10)[1]
 
 
 def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.support.project import ROOT
 from trainparity import params, validation
 from trainparity.data import datasets
 from trainparity.environment import detect
+from trainparity.launch.warm import warm_workers
 from trainparity.pipeline.references import train_references
 from trainparity.records import layout
 
@@ -35,6 +37,12 @@ def trained(content: dict[str, Any]) -> dict[str, int]:
     found = train_references(settings, detect(), runs=RUNS, data=DATA)
     assert {status.status for status in found.values()} == {"trained"}
     return {name: layout.timing(RUNS, f"reference-{name}").stat().st_mtime_ns for name in found}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    with warm_workers():
+        yield
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from trainparity.launch.processes import GRACE_S
+from trainparity.launch.supervision import GRACE_S
 from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure
 
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')

@@ -1,26 +1,24 @@
-"""Worker processes on this machine: one directly, several through torchrun's own launcher."""
+"""Worker processes on this machine: one directly; several through torchrun's launcher, or forked from a warm one."""
 
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
 
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
+from trainparity.launch.supervision import GRACE_S, handlers_restored, watch
 from trainparity.launch.warm import start_warm
 from trainparity.scratch import scratch
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
-GRACE_S = 60
-"""Seconds that a stopped worker has to write its checkpoint."""
 _LONGEST_TMPDIR = 70
 """Bytes; loaders' workers make sockets below it, whose paths can't have more than 103."""
 
@@ -37,8 +35,11 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     os.environ.update(_environment(spec.placement.num_threads))
     with _temporary_files():
         if spec.configuration.distributed:
-            nodes = Nodes.from_environment()
-            codes = run_ranks(invite(spec_path, spec.configuration.num_processes, nodes), nodes, first=True)
+            count, nodes = spec.configuration.num_processes, Nodes.from_environment()
+            if nodes.count == 1 and (ranks := _fork_ranks(spec_path, count)):
+                codes = watch(ranks)
+            else:
+                codes = run_ranks(invite(spec_path, count, nodes), nodes, first=True)
         else:
             code = run_one(WORKER, spec_path, spec.placement.num_threads)
             codes = {0: code} if code else {}
@@ -88,8 +89,6 @@ def _environment(num_threads: int) -> dict[str, str]:
 def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     """Run one of our modules on a spec in a new process; return its exit code, a signal's number negated.
 
-    After SIGINT or SIGTERM it may write a checkpoint; a second signal, or the end of its grace, kills it.
-
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
     """
@@ -97,54 +96,26 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     worker = start_warm(module, str(spec_path), environment) or subprocess.Popen(
         [sys.executable, "-m", module, str(spec_path)], env=environment
     )
-    received: list[int] = []
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
-            worker.kill()
-            return
-        worker.terminate()
-        killer = threading.Timer(GRACE_S, worker.kill)
-        killer.daemon = True
-        killer.start()
-
-    with _handlers_restored(forward):
-        code = _ended(worker)
-    if received:
-        raise StoppedBySignal(received[0])
-    return code
+    return watch([worker]).get(0, 0)
 
 
-def _ended(worker: subprocess.Popen[bytes] | ForkServerProcess) -> int:
-    """Wait for a process and return its exit code, a signal's number negated."""
-    if isinstance(worker, subprocess.Popen):
-        return worker.wait()
-    worker.join()
-    assert worker.exitcode is not None
-    return worker.exitcode
+def _fork_ranks(spec_path: Path, count: int) -> list[ForkServerProcess]:
+    """Start all ranks of a run as torchrun would, but as copies of a warm process; empty if there is none."""
+    nccl = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_free_port()), nccl: os.environ.get(nccl, "1")}
+    ranks = []
+    for rank in range(count):
+        number, size = str(rank), str(count)
+        place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+        if worker := start_warm(WORKER, str(spec_path), os.environ | launched | place):
+            ranks.append(worker)
+    return ranks
 
 
-@contextmanager
-def _handlers_restored(forward: Callable[[int, FrameType | None], None] | None = None) -> Iterator[None]:
-    """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them.
-
-    Args:
-        forward: Handles SIGINT and SIGTERM meanwhile, if given. In another than the main thread nothing can.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        if forward:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, forward)
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
 
 
 def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int, int]:
@@ -164,7 +135,7 @@ def run_ranks(invitation: Invitation, nodes: Nodes, *, first: bool) -> dict[int,
 
     config = nodes.launch_config(invitation, first=first, grace_s=GRACE_S)
     try:
-        with _handlers_restored():
+        with handlers_restored():
             elastic_launch(config, sys.executable)("-m", WORKER, str(invitation.spec))
     except SignalException as error:
         raise StoppedBySignal(error.sigval) from None

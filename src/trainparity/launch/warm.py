@@ -1,6 +1,6 @@
 """Worker processes forked from one that has imported torch already: many short runs then start at once.
 
-Only for runs that are not timed, each of one process. Linux alone: macOS's frameworks do not survive a fork.
+Only for runs that are not timed. Linux alone: macOS's frameworks do not survive a fork.
 (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods)
 """
 
@@ -36,7 +36,7 @@ def warm_workers() -> Iterator[None]:
         yield
         return
     _context = multiprocessing.get_context("forkserver")
-    _context.set_forkserver_preload([WORKER])
+    _context.set_forkserver_preload([WORKER, "torch._dynamo"])  # which the first optimizer imports
     get_temp_dir()  # of the server's socket: made now, it does not go with the temporary files of the first run
     try:
         yield

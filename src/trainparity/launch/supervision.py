@@ -1,0 +1,108 @@
+"""Watches worker processes to their end: signals reach them, and the first that fails stops the others."""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerProcess
+from types import FrameType
+
+from trainparity.errors import StoppedBySignal
+
+GRACE_S = 60
+"""Seconds that a stopped worker has to write its checkpoint."""
+
+Worker = subprocess.Popen[bytes] | ForkServerProcess
+
+
+def watch(workers: Sequence[Worker]) -> dict[int, int]:
+    """Wait until all workers of a run have ended; where one fails, the others are stopped.
+
+    After SIGINT or SIGTERM they may write a checkpoint; a second signal, or the end of their grace, kills them.
+
+    Args:
+        workers: By rank; several only if they were forked.
+
+    Returns:
+        Exit codes of the ranks that failed before they were stopped, a signal's number negated.
+
+    Raises:
+        StoppedBySignal: this process got SIGINT or SIGTERM; the workers have ended.
+    """
+    received: list[int] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            _kill(workers)
+        else:
+            _stop(workers)
+
+    codes: dict[int, int] = {}
+    alive = set(range(len(workers)))
+    with handlers_restored(forward):
+        while alive:
+            ended = _first_to_end(workers, alive)
+            failed = {rank: code for rank in ended if (code := _code(workers[rank]))}
+            alive -= set(ended)
+            if failed and not codes:
+                codes = failed
+                _stop([workers[rank] for rank in alive])
+    if received:
+        raise StoppedBySignal(received[0])
+    return codes
+
+
+def _first_to_end(workers: Sequence[Worker], alive: set[int]) -> list[int]:
+    """Wait for one of the ranks that are alive; return all that have ended."""
+    sentinels = {worker.sentinel: rank for rank in alive if isinstance(worker := workers[rank], ForkServerProcess)}
+    if sentinels:
+        return sorted(sentinels[ready] for ready in wait(list(sentinels)) if isinstance(ready, int))
+    return sorted(alive)
+
+
+def _code(worker: Worker) -> int:
+    """Wait for a process and return its exit code, a signal's number negated."""
+    if isinstance(worker, subprocess.Popen):
+        return worker.wait()
+    worker.join()
+    assert worker.exitcode is not None
+    return worker.exitcode
+
+
+def _stop(workers: Sequence[Worker]) -> None:
+    """Have workers write a checkpoint and end; what lives after its grace is killed."""
+    for worker in workers:
+        worker.terminate()
+    killer = threading.Timer(GRACE_S, _kill, [workers])
+    killer.daemon = True
+    killer.start()
+
+
+def _kill(workers: Sequence[Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+
+
+@contextmanager
+def handlers_restored(forward: Callable[[int, FrameType | None], None] | None = None) -> Iterator[None]:
+    """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them.
+
+    Args:
+        forward: Handles SIGINT and SIGTERM meanwhile, if given. In another than the main thread nothing can.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        if forward:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, forward)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
