@@ -31,6 +31,12 @@ def test_the_strips_hold_the_distances_of_the_verdict() -> None:
     gradients = strip(found, "gradient")
     assert gradients.tensors == ["(all)", "a.weight", "a.bias", "b.weight"] and gradients.steps == [0, 1, 2, 3]
     assert gradients.distance[2] == pytest.approx([0, 0, 1, 1])
+    assert gradients.right_norm[2] == pytest.approx(
+        [left * (2 if step > 1 else 1) for step, left in enumerate(gradients.left_norm[2])], rel=1e-3
+    )
+    assert gradients.left_norm[0][0] ** 2 == pytest.approx(
+        sum(row[0] ** 2 for row in gradients.left_norm[1:]), rel=1e-3
+    )
     worst = next(worst for worst in verdict.worst if worst.kind == "gradient")
     assert gradients.distance[2][worst.step] == pytest.approx(worst.distance, rel=5e-3)
     assert gradients.floor[2][worst.step] == pytest.approx(worst.floor, rel=5e-3)

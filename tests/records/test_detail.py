@@ -14,6 +14,8 @@ def strip(distance: list[list[float | None]], names: list[str] | None = None, fl
         steps=list(range(0, 10 * len(distance[0]), 10)),
         distance=distance,
         floor=[[floor] * len(row) for row in distance],
+        left_norm=distance,
+        right_norm=[[10 * (cell or 0) for cell in row] for row in distance],
     )
 
 
@@ -25,7 +27,8 @@ def test_a_strip_that_fits_stays_as_it_is() -> None:
 def test_tensors_become_layers_and_the_worst_of_a_few_steps_stays() -> None:
     found = strip([[1, 1, 1, 1], [2, 9, 1, 1], [3, 1, 1, 5], [1, 1, 1, 1], [1, 1, 1, 7]]).condensed(3, 2)
     assert (found.tensors, found.steps) == (["(all)", "blocks.0", "blocks.1"], [0, 20])
-    assert found.distance == [[1, 1], [9, 5], [1, 7]]
+    assert found.distance == found.left_norm == [[1, 1], [9, 5], [1, 7]]
+    assert found.right_norm == [[10, 10], [90, 50], [10, 70]]
 
 
 def test_worst_is_by_the_floor_not_by_the_distance() -> None:

@@ -70,7 +70,7 @@ def test_every_plot_is_drawn_without_an_error_or_a_request(browser: Any, pages: 
             for model in seen.page.locator(".model").all():
                 equal = "is exactly 0" in model.locator(".hint").first.inner_text()
                 assert model.locator(".strips canvas").count() == (0 if equal else 4)
-                assert model.locator(".plot canvas").count() >= (2 if equal else 4)
+                assert model.locator(".plot canvas").count() >= (2 if equal else 5)
         drawn = seen.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.width * c.height)")
         assert all(drawn) and drawn
         empty = "[...document.querySelectorAll('.plot')].filter(plot => !plot.querySelector('canvas')).length"
@@ -147,6 +147,11 @@ def test_a_plot_tells_its_values_by_keyboard(browser: Any, pages: dict[str, Path
         strip: Strip = detail(1e4).strips[1]
         assert values[0] == str(strip.steps[2]) and len(values) == 4
         assert float(values[1]) == pytest.approx(strip.distance[-1][2], rel=0.06)
+        norms = seen.page.locator(".chosen .plot").nth(1)
+        norms.focus()
+        seen.page.keyboard.press("ArrowRight")
+        shown = [float(text) for text in norms.locator(".u-value").all_inner_texts()]
+        assert shown == pytest.approx([0, strip.left_norm[-1][0], strip.right_norm[-1][0]], rel=0.003)
 
 
 def test_paper_holds_every_detail(browser: Any, pages: dict[str, Path]) -> None:

@@ -254,6 +254,7 @@ def detail(scale: float, *, tensors: int = 6, steps: int = STEPS, **changes: Any
         for row in range(len(names))
     ]
     wave = [1.0 + 0.1 * math.sin(step) for step in range(steps)]
+    lengths = [[1.5 / (1 + row + step) for step in range(steps)] for row in range(len(names))]
     fields: dict[str, Any] = {
         "left": "0" * 64,
         "right": "1" * 64,
@@ -265,6 +266,8 @@ def detail(scale: float, *, tensors: int = 6, steps: int = STEPS, **changes: Any
                 steps=list(range(steps)),
                 distance=apart,
                 floor=floor,
+                left_norm=lengths,
+                right_norm=[[2 * length for length in row] for row in lengths],
             )
             for kind in ("activation", "gradient", "update", "weight")
         ],

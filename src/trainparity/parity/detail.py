@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names
+from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import INFINITE, significant
@@ -64,7 +64,16 @@ def _strip(left: Trace, right: Trace, floor: Floor, kind: Compared) -> Strip:
         steps=left.layout.steps,
         distance=[_numbers(row) for row in apart.T],
         floor=[_numbers(row) for row in noise.T],
+        left_norm=_lengths(left, kind),
+        right_norm=_lengths(right, kind),
     ).condensed(ROWS, COLUMNS)
+
+
+def _lengths(trace: Trace, kind: Compared) -> list[Numbers]:
+    """Return the norms of a kind by tensor and step, of all tensors together in the first row."""
+    each = norms(trace, kind)
+    whole = torch.linalg.vector_norm(each, dim=1, keepdim=True)
+    return [_numbers(row, 4) for row in torch.cat([whole, each], dim=1).T]
 
 
 def _largest(left: Trace, right: Trace, floor: Floor) -> list[Worst]:

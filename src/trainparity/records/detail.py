@@ -38,24 +38,34 @@ class Strip(Record):
     """Relative L2 distance by row and column; infinity is written as 1e300."""
     floor: list[Numbers]
     """Noise floor by row and column."""
+    left_norm: list[Numbers]
+    """L2 norm by row and column, of the run that the other is compared with; infinity is written as 1e300."""
+    right_norm: list[Numbers]
+    """The same of the other run."""
 
     def condensed(self, rows: int, columns: int) -> "Strip":
         """Return the strip with at most so many rows (2 or more) and columns (1 or more)."""
-        distance, floor = (np.array(values, dtype=np.float64) for values in (self.distance, self.floor))
+        numbers = {name: np.array(getattr(self, name), dtype=np.float64) for name in _NUMBERS}
         layers = _layers(self.tensors, rows)
         parts = [list(part) for part in np.array_split(range(len(self.steps)), min(columns, len(self.steps)))]
         if len(layers) == len(self.tensors) and len(parts) == len(self.steps):
             return self
-        ratio = _ratio(distance, floor)
+        ratio = _ratio(numbers["distance"], numbers["floor"])
         chosen = [_worst(ratio, members, parts) for members in layers.values()]
         return self.model_copy(
             update={
                 "tensors": list(layers),
                 "steps": [self.steps[part[0]] for part in parts],
-                "distance": [[_number(distance[place]) for place in row] for row in chosen],
-                "floor": [[_number(floor[place]) for place in row] for row in chosen],
+                **{
+                    name: [[_number(cells[place]) for place in row] for row in chosen]
+                    for name, cells in numbers.items()
+                },
             }
         )
+
+
+_NUMBERS = ("distance", "floor", "left_norm", "right_norm")
+"""What a strip holds by row and column."""
 
 
 class Fact(Record):

@@ -16,8 +16,8 @@ from trainparity.report.trend import over_floor
 CELLS = 600_000
 """Numbers in the strips of one page: about 1.5 MB when packed."""
 
-_DIGITS = 100
-"""Logarithms are kept as whole hundredths, that is to 2 %."""
+_COARSE, _FINE = 100, 1000
+"""Logarithms are kept as whole hundredths, that is to 2 %, those of norms as thousandths."""
 
 _ZERO = -99_999
 """Stands for the logarithm of zero."""
@@ -32,7 +32,7 @@ def pack(comparisons: Sequence[Comparison], curves: Curves | None, ratios: Mappi
         ratios: Speed-ups of pairs of steps, by configuration.
     """
     kinds = sum(len(detail.strips) for one in comparisons for detail in one.details.values())
-    rows, columns = _room(CELLS // (2 * max(1, kinds)))
+    rows, columns = _room(CELLS // (4 * max(1, kinds)))
     pairs = [
         {
             "margin": one.verdict.margin,
@@ -68,11 +68,22 @@ def _strip(strip: Strip) -> dict[str, Any]:
         "steps": strip.steps,
         "ratio": [[_logarithm(over_floor(*cell)) for cell in row] for row in pairs],
         "floor": [[_logarithm(floor) for _, floor in row] for row in pairs],
+        "left": [[_logarithm(value, _FINE) for value in row] for row in strip.left_norm],
+        "right": [
+            [_beside(*cell) for cell in zip(*row, strict=True)]
+            for row in zip(strip.left_norm, strip.right_norm, strict=True)
+        ],
     }
 
 
-def _logarithm(value: float | None) -> int | None:
-    """Return 100 log10 of a number from 0 on; null of what is not known."""
+def _logarithm(value: float | None, parts: int = _COARSE) -> int | None:
+    """Return log10 of a number from 0 on, in hundredths unless told otherwise; null of what is not known."""
     if value is None:
         return None
-    return round(_DIGITS * math.log10(min(value, INFINITE))) if value > 0 else _ZERO
+    return round(parts * math.log10(min(value, INFINITE))) if value > 0 else _ZERO
+
+
+def _beside(left: float | None, right: float | None) -> int | None:
+    """Return log10 of right / left, mostly 0, which packs well; of right alone where either has no logarithm."""
+    ours, theirs = _logarithm(left, _FINE), _logarithm(right, _FINE)
+    return theirs if ours is None or theirs is None or _ZERO in (ours, theirs) else theirs - ours

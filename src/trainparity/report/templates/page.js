@@ -18,7 +18,11 @@ const colour = name => getComputedStyle(document.documentElement).getPropertyVal
 const short = value => value == null ? "–" : value === 0 ? "0" : Math.abs(value) >= 1e299 ? "∞"
   : Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(4)) : value.toExponential(1);
 const ZERO = -99999; // stands for the logarithm of zero
-const power = hundredths => hundredths == null ? null : hundredths === ZERO ? 0 : 10 ** (hundredths / 100);
+const power = (logarithm, parts = 100) => logarithm == null ? null : logarithm === ZERO ? 0 : 10 ** (logarithm / parts);
+const FINE = 1000; // of the logarithm of a norm
+const known = logarithm => logarithm != null && logarithm !== ZERO;
+// The right norm's logarithm: kept as what it is beyond the left one's where both have one (report/data.py).
+const beside = (left, right) => known(left) && known(right) ? left + right : right;
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));
@@ -128,29 +132,35 @@ function drawDistances(place, model, margin) {
   const label = place.dataset.label;
   const select = make("select");
   const chosen = place.querySelector(".chosen");
-  const figure = make("div");
+  const figure = make("div", {class: "pair-of-plots"});
   const strips = model.strips.map((found, number) => strip(found, margin, row => { select.value = `${number}/${row}`; show(); }));
   model.strips.forEach((found, number) => select.append(make("optgroup", {label: found.kind},
     ...found.tensors.map((name, row) => make("option", {value: `${number}/${row}`}, `${found.kind} ${name}`)))));
   place.querySelector(".strips").append(...strips.map(one => one.figure));
   chosen.append(make("label", {}, "Tensor or layer ", select), figure);
-  let forget = () => {};
+  let drawn = [];
   const show = () => {
     const [number, row] = select.value.split("/").map(Number);
     const found = model.strips[number];
     strips.forEach((one, other) => one.show(other === number ? row : null));
-    forget();
-    figure.replaceChildren();
-    const floor = found.floor[row].map(power);
+    drawn.forEach(forget => forget());
+    const boxes = [make("div"), make("div")];
+    figure.replaceChildren(...boxes);
+    const floor = found.floor[row].map(value => power(value));
     const distance = found.ratio[row].map((value, column) => value == null ? null : power(value) * floor[column]);
-    forget = chart(figure, {
-      of: label, title: `${found.kind} ${found.tensors[row]}`, unit: "relative L2 distance", steps: found.steps, log: true,
+    const name = `${found.kind} ${found.tensors[row]}`;
+    drawn = [chart(boxes[0], {
+      of: label, title: name, unit: "relative L2 distance", steps: found.steps, log: true,
       band: [2, 3],
       series: [{label: "distance", values: distance, variable: "--accent", width: 2},
         {label: `floor × ${margin}`, values: floor.map(value => value * margin), variable: "--warn", dash: [4, 3]},
         {label: "floor", values: floor, variable: "--muted", dash: [2, 3]}],
-    });
-    if (distance.every(value => !value)) figure.append(make("p", {class: "hint"}, "Every distance is exactly 0, which a logarithmic axis can't show."));
+    }), chart(boxes[1], {
+      of: label, title: `L2 norm of ${name}`, unit: "L2 norm", steps: found.steps, log: true, series: [
+        {label: place.dataset.left, values: found.left[row].map(value => power(value, FINE)), variable: "--pale", width: 5},
+        {label: place.dataset.right, values: found.right[row].map((value, column) => power(beside(found.left[row][column], value), FINE)), variable: "--accent"}],
+    })];
+    if (distance.every(value => !value)) boxes[0].append(make("p", {class: "hint"}, "Every distance is exactly 0, which a logarithmic axis can't show."));
   };
   select.value = firstToShow(model, place.dataset.first).join("/");
   select.addEventListener("change", show);
