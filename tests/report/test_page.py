@@ -17,7 +17,7 @@ from trainparity.records.verdict import Verdict
 from trainparity.report import data, page, pipeline
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.comparison import Comparison, chips, headline
-from trainparity.report.schema import Summary
+from trainparity.report.schema import Speedup, Summary
 
 VOID = {"meta", "br", "line", "polyline", "link"}
 HOSTILE = "</script><script>alert(1)</script>\x1b[2J\x00"
@@ -273,6 +273,14 @@ def test_a_diverged_pair_and_a_floor_of_zero_can_be_shown(built: Summary, read: 
     changed = dataclasses.replace(read, details={"ddp": found.model_copy(update={"strips": [strip]})})
     drawn = Page(pipeline.render(built, changed, ORIGIN)).numbers["pairs"][list(built.pairs).index("ddp")]
     assert drawn["models"][0]["strips"][0]["ratio"][0] == [-99999, 30000, None]
+
+
+def test_where_nothing_is_faster_the_references_mark_is_on_the_axis(built: Summary, read: Artifacts) -> None:
+    slow = Speedup(ratio=0.4, low=0.3, high=0.5)
+    runs = {n: r.model_copy(update={"speedup": r.speedup and slow}) for n, r in built.configurations.items()}
+    html = pipeline.render(built.model_copy(update={"configurations": runs}), read, ORIGIN)
+    places = [float(place) for place in re.findall(r'class="mark" style="left:([\d.]+)%', html)]
+    assert places and max(places) < 100
 
 
 def test_a_pipeline_that_trained_nothing_has_a_page(built: Summary, read: Artifacts) -> None:

@@ -34,6 +34,8 @@ class Claim(Section):
     statement: str
     published: str
     """The published figure with its hardware, in the article's units."""
+    figure: float | None = Field(default=None, gt=0)
+    """The published figure as a number in the unit that the measure has; null where there is none."""
     measure: Measure
     expect: Range | None = None
     """For measures that are a figure; the others judge themselves."""

@@ -18,6 +18,12 @@ class ClaimResult(Record):
     """Ours, with its unit; null if nothing could be measured; of a claim not measurable here it is of another scale."""
     value: float | None = None
     """The same as a number, where it is one and finite."""
+    figure: float | None = None
+    """The published figure as a number in the same unit; null where none was published."""
+    low: float | None = None
+    """What `value` must be at least for the claim to be confirmed."""
+    high: float | None = None
+    """What `value` must be at most."""
     verdict: Literal["confirmed", "not confirmed", "not measurable here"]
     """The outcome."""
     reason: str | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainparity.records.base import significant
 from trainparity.records.numbers import number
-from trainparity.report import curves, page, pictures, words
+from trainparity.report import claims, curves, page, pictures, words
 from trainparity.report.artifacts import Artifacts
 from trainparity.report.columns import pairs, runs
 from trainparity.report.columns.claims import CLAIMS
@@ -35,6 +35,7 @@ def render(summary: Summary, artifacts: Artifacts, origin: Origin) -> str:
         "pairs": pairs.rows(summary),
         "pair_columns": PAIRS,
         "claim_columns": CLAIMS,
+        "claim_ratios": claims.of(summary.claims.results) if summary.claims else None,
         "control_columns": CONTROLS,
         "shown_in": shown_in,
         "last_losses": [(row.name, number(row.run.status.loss)) for row in runs.rows(summary) if not row.absent],

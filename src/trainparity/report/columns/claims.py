@@ -13,7 +13,12 @@ CLAIMS: tuple[Column[ClaimResult], ...] = (
         fields={"name": at("name"), "statement": at("statement")},
     ),
     Column(heading="claim", text=lambda c: f"{c.name}: {c.statement}", numeric=False, places=("console",)),
-    Column(heading="published", text=at("published"), numeric=False, fields={"published": at("published")}),
+    Column(
+        heading="published",
+        text=at("published"),
+        numeric=False,
+        fields={"published": at("published"), "figure": at("figure")},
+    ),
     Column(
         heading="measured",
         text=lambda claim: claim.measured or claim.reason or "",
