@@ -35,6 +35,9 @@ def micro_batches(
     while done < len(plan):
         batches = _gathered(dataset, plan, done, pin=pins(loader))
         done += len(batches)
+        if dataset.reads_ahead:
+            for samples in plan[done : done + len(batches)]:
+                dataset.expect(samples)
         yield from batches
 
 

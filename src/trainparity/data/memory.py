@@ -17,11 +17,16 @@ def total_bytes() -> int:
     return machine if text == "max" else min(machine, int(text))
 
 
+def fits(size_bytes: int) -> bool:
+    """Tell whether so much data takes less than nine tenths of the memory."""
+    return size_bytes < _SHARE * total_bytes()
+
+
 def check_fits(size_bytes: int, what: str, remedy: str) -> None:
     """Raise a `DataError` if `what` takes nine tenths of the memory or more; `remedy` says how it would take less."""
-    total = total_bytes()
-    if size_bytes >= _SHARE * total:
+    if not fits(size_bytes):
         raise DataError(
-            f"{what} takes {size_bytes / _GIB:.1f} GiB; this machine's memory, or container's, is {total / _GIB:.1f} "
+            f"{what} takes {size_bytes / _GIB:.1f} GiB; this machine's memory, or container's, is "
+            f"{total_bytes() / _GIB:.1f} "
             f"GiB; {remedy}"
         )

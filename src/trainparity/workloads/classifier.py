@@ -119,7 +119,7 @@ class Classifier(Workload):
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes] of images of 0 to 255 with one or three channels."""
-        images, size = batch["images"].expand(-1, 3, -1, -1) / 127.5 - 1, self.options.image_size
+        images, size = batch["images"].expand(-1, 3, -1, -1).float() / 127.5 - 1, self.options.image_size
         if size is not None:
             images = interpolate(images, size=(size, size), mode="bilinear", align_corners=False)
         scores: Tensor = model(images)

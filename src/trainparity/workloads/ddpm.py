@@ -122,7 +122,7 @@ class Ddpm(Workload):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Sum over samples the squared error on the noise, averaged over a sample's pixels."""
         noise = batch["noise"]
-        clean = batch["images"] / 127.5 - 1
+        clean = batch["images"].float() / 127.5 - 1
         noisy = batch["signal"][:, None, None, None] * clean + batch["sigma"][:, None, None, None] * noise
         error = (model(noisy, batch["time"]) - noise).square()
         loss: Tensor = error.flatten(1).mean(1).sum()

@@ -1,5 +1,7 @@
 """Randomness as a function of (seed, epoch, sample): the same on any device count, order or worker."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -31,11 +33,18 @@ class SampleRandomness:
         """Draw integers uniformly from [low, high): int64 [B, *shape]."""
         return self._stack([g.integers(low, high, shape) for g in self._generators()])
 
-    def _generators(self) -> list[np.random.Generator]:
-        """Make one generator a sample; every draw gets counters of its own."""
+    def _generators(self) -> Iterator[np.random.Generator]:
+        """Yield the generator of each sample; every draw gets counters of its own.
+
+        It is one generator that is set to each sample's counter: to make one takes longer than to draw.
+        """
         self._draws += 1
-        counters = (np.array([0, 0, self._draws, sample], dtype=np.uint64) for sample in self._samples)
-        return [np.random.Generator(np.random.Philox(key=self._key, counter=c)) for c in counters]
+        philox = np.random.Philox(key=self._key, counter=np.array([0, 0, self._draws, 0], dtype=np.uint64))
+        generator, state = np.random.Generator(philox), philox.state
+        for sample in self._samples:
+            state["state"]["counter"][3] = sample
+            philox.state = state
+            yield generator
 
     @staticmethod
     def _stack(values: list[np.ndarray]) -> Tensor:

@@ -97,10 +97,13 @@ def crop_and_flip(images: Tensor, padding: int, corner: Tensor, flip: Tensor) ->
         corner: Row and column of the padded image where the crop begins, int64 [B, 2]: 0 to twice the padding.
         flip: Whether the crop is mirrored, bool [B].
     """
-    height, width = images.shape[2:]
-    windows = pad(images, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
-    cropped = windows[torch.arange(len(images)), :, corner[:, 0], corner[:, 1]]
-    return torch.where(flip[:, None, None, None], cropped.flip(3), cropped)
+    channels, height, width = images.shape[1:]
+    columns = torch.arange(width)
+    columns = corner[:, 1:] + torch.where(flip[:, None], columns.flip(0), columns)  # [B, W]
+    rows = corner[:, :1] + torch.arange(height)  # [B, H]
+    pixels = (rows[:, :, None] * (width + 2 * padding) + columns[:, None]).view(len(images), 1, -1)
+    padded = pad(images, [padding] * 4).flatten(2)
+    return padded.gather(2, pixels.expand(-1, channels, -1)).view(images.shape)
 
 
 class Resnet(Workload):
@@ -125,7 +128,7 @@ class Resnet(Workload):
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes] of images of 0 to 255."""
-        scores: Tensor = model(batch["images"] / 127.5 - 1)
+        scores: Tensor = model(batch["images"].float() / 127.5 - 1)
         return scores
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:

@@ -174,7 +174,7 @@ class SuperRes(Workload):
         Second differences are linear: those of the error are the error of the images' own. Their kernel is the
         column 1, -2, 1 and its transpose.
         """
-        large = batch["images"] / 255
+        large = batch["images"].float() / 255
         error = model(functional.avg_pool2d(large, self.options.upscale)) - large
         parts = (error, error.diff(n=2, dim=-2), error.diff(n=2, dim=-1))
         return torch.stack([part.square().flatten(1).mean(1).sum() for part in parts]).sum()
