@@ -6,13 +6,13 @@ interval. The bare loop beside a second bare one says what such a measurement ca
 """
 
 import statistics
-import time
 from collections.abc import Callable
 from itertools import count
 from typing import Annotated
 
 import torch
 import typer
+from pairs import Lane, Target, exactly, figures, take_turns
 from results_file import save
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from trainparity.data.prepared import Manifest, Prepared
 from trainparity.params import Configuration, Optimizer, Train
-from trainparity.report.speedup import speedup
+from trainparity.report.speedup import Ratio
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.workloads import Batch, Section, Workload
@@ -30,8 +30,6 @@ SIZES = {"tiny": (32, 1, 32), "small": (256, 2, 64), "medium": (512, 3, 128), "l
 """Width, hidden layers and global batch of each model: steps of about 0.2, 1, 6 and 26 ms on one thread."""
 
 WARM_UP = 10
-
-Step = Callable[[], object]
 
 
 class Mlp(Workload):
@@ -87,52 +85,61 @@ def main(
     """Measure, print and write benchmarks/results/loop-overhead-<device>.json."""
     torch.set_num_threads(threads)
     table = Table("model", "loop", "step ms", "ratio to the bare loop", "added us", box=None)
-    figures = {}
+    found = {}
     for name, size in SIZES.items():
-        figures[name] = {loop: _figures(*_measure(loop, Task(size, steps))) for loop in LOOPS}
-        for loop, found in figures[name].items():
-            ratio = f"{found['ratio']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
-            table.add_row(name, loop, f"{found['step_ms']:.3f}", ratio, f"{found['added_us']:.0f}")
+        found[name] = {loop: _measured(LOOPS[loop], Task(size, steps)) for loop in LOOPS}
+        for loop, its in found[name].items():
+            ratio = f"{its['ratio']:.3f} ({its['low']:.3f} to {its['high']:.3f})"
+            table.add_row(name, loop, f"{its['step_ms']:.3f}", ratio, f"{its['added_us']:.0f}")
     Console().print(table)
-    print(save("loop-overhead", {"steps": steps, "sizes": SIZES, "figures": figures}))
+    print(save("loop-overhead", {"steps": steps, "sizes": SIZES, "figures": found}, _targets(found)))
 
 
-def _figures(bare: list[float], loop: list[float]) -> dict[str, float]:
-    ratio, low, high = speedup(loop, bare)
-    added = statistics.median(ours - theirs for ours, theirs in zip(loop, bare, strict=True))
-    figures = {"step_ms": 1e3 * statistics.median(loop), "ratio": ratio, "low": low, "high": high}
-    return {key: round(value, 4) for key, value in (figures | {"added_us": 1e6 * added}).items()}
+def _measured(loop: Callable[[Task], Lane], task: Task) -> dict[str, float]:
+    """Return a loop's step, its ratio to the bare loop's, and what it adds to a step."""
+    bare, own = take_turns((_bare(task), loop(task)), len(task.order) - WARM_UP, WARM_UP)
+    added = statistics.median(ours - theirs for ours, theirs in zip(own, bare, strict=True))
+    return {"step_ms": round(1e3 * statistics.median(own), 4), **figures(own, bare), "added_us": round(1e6 * added, 1)}
 
 
-def _measure(loop: str, task: Task) -> tuple[list[float], list[float]]:
-    """Return the seconds of each step of the bare loop and of the other."""
-    lanes, times = (_bare(task), LOOPS[loop](task)), ([], [])
-    for number in range(len(task.order)):
-        for lane in (0, 1)[:: 1 if number % 2 else -1]:
-            started = time.perf_counter()
-            lanes[lane]()
-            times[lane].append(time.perf_counter() - started)
-    return times[0][WARM_UP:], times[1][WARM_UP:]
+def _targets(found: dict[str, dict[str, dict[str, float]]]) -> list[Target]:
+    limits = "reading the batch out of the dataset anew in each step, and seeding where the model draws"
+    sizes = [
+        Target(
+            name=f"loop, {found[size]['bare']['step_ms']:.1f} ms a step",
+            what=f"a step of our loop over the bare loop's on the same batches, model `{size}`",
+            found=Ratio(*(found[size]["ours"][key] for key in ("ratio", "low", "high"))),
+            at_most=1.02,
+            limited_by=limits,
+        )
+        for size in ("medium", "large")
+    ]
+    added = found["tiny"]["ours"]["added_us"]
+    what = "microseconds that our loop adds to the shortest step; Fabric's and Accelerate's are in the file"
+    return [
+        *sizes,
+        Target(name="loop, microseconds added", what=what, found=exactly(added), at_most=20, limited_by=limits),
+    ]
 
 
-def _ours(task: Task) -> Step:
+def _ours(task: Task) -> Lane:
     trainer, numbers = task.trainer(), count()
     batches = trainer.batches(0, len(task.order), trainer.configuration.loader)
     return lambda: trainer.step(next(numbers), next(batches))
 
 
-def _bare(task: Task) -> Step:
+def _bare(task: Task) -> Lane:
     return _stepping(task, *task.model(), Tensor.backward)
 
 
-def _fabric(task: Task) -> Step:
+def _fabric(task: Task) -> Lane:
     from lightning.fabric import Fabric
 
     fabric = Fabric(accelerator="cpu", devices=1)
     return _stepping(task, *fabric.setup(*task.model()), fabric.backward)
 
 
-def _accelerate(task: Task) -> Step:
+def _accelerate(task: Task) -> Lane:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
@@ -141,7 +148,7 @@ def _accelerate(task: Task) -> Step:
 
 def _stepping(
     task: Task, model: nn.Module, optimizer: torch.optim.Optimizer, backward: Callable[[Tensor], object]
-) -> Step:
+) -> Lane:
     batches = iter([{name: tensor[samples] for name, tensor in task.tensors.items()} for samples in task.order])
 
     def step() -> None:
@@ -153,7 +160,7 @@ def _stepping(
     return step
 
 
-LOOPS: dict[str, Callable[[Task], Step]] = {
+LOOPS: dict[str, Callable[[Task], Lane]] = {
     "bare": _bare,
     "ours": _ours,
     "fabric": _fabric,

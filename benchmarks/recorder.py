@@ -13,11 +13,13 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from pairs import Target
 from results_file import save
 from torch import Tensor, nn
 from torchvision.models import resnet18
 
 import trainparity
+from trainparity.report.speedup import Ratio
 
 INTERVAL = 50
 """The Recorder's default."""
@@ -55,7 +57,18 @@ def main(
     if large:
         result["large"] = _large(device)
     print(json.dumps(result, indent=1))
-    print(save("recorder", result))
+    targets = [_target(label, cost["overhead_of_rounds"]) for label, cost in result["cost"].items()]
+    print(save("recorder", result, targets))
+
+
+def _target(label: str, shares: list[float]) -> Target:
+    return Target(
+        name=f"Recorder, {label.partition(',')[0].partition(' of')[0]}",
+        what=f"what the Recorder adds to a step at its default interval, as a share of the step: {label}",
+        found=Ratio(statistics.median(shares), shares[0], shares[-1]),
+        at_most=0.05,
+        limited_by=f"the traced step, one in {INTERVAL}, which projects every gradient and weight",
+    )
 
 
 def _resnet() -> tuple[nn.Module, Tensor]:

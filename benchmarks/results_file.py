@@ -1,11 +1,13 @@
 """Where benchmarks write, and what stands above their figures: machine, versions, date."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+from pairs import Target
 
 from trainparity.environment import detect
 from trainparity.records.base import write_text
@@ -13,8 +15,11 @@ from trainparity.records.base import write_text
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def save(benchmark: str, figures: dict[str, Any]) -> Path:
-    """Write figures as `results/<benchmark>-<device>.json`, under the facts that they hold for; return the path."""
+def save(benchmark: str, figures: dict[str, Any], targets: Sequence[Target] = ()) -> Path:
+    """Write figures as `results/<benchmark>-<device>.json`, under the facts that they hold for; return the path.
+
+    `targets` are those that `benchmarks/page.py` puts on its page.
+    """
     environment = detect()
     device = environment.main_device
     facts = {
@@ -28,5 +33,6 @@ def save(benchmark: str, figures: dict[str, Any]) -> Path:
         "fingerprint": environment.fingerprint,
     }
     path = RESULTS / f"{benchmark}-{'-'.join(device.lower().replace('(r)', '').split())}.json"
-    write_text(path, json.dumps(facts | figures, indent=1) + "\n")
+    held = {"targets": [target.record() for target in targets]} if targets else {}
+    write_text(path, json.dumps(facts | figures | held, indent=1) + "\n")
     return path
