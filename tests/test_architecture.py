@@ -67,7 +67,7 @@ BELOW: dict[str, set[str]] = {
     "starter": {"errors", "schemas", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
-        "claims", "report", "errors", "exits",
+        "claims", "report", "errors", "exits", "ownership",
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",

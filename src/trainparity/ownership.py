@@ -8,6 +8,7 @@ poll the lock: one that can have it has lost its owner. A parent's death would s
 import fcntl
 import json
 import os
+import platform
 import signal
 import socket
 import threading
@@ -48,7 +49,8 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
     descriptor, waited = _acquire(lock, folder, say)
     try:
         left = _owner(descriptor)
-        text = json.dumps({"token": token, "process": f"process {os.getpid()} on {socket.gethostname()}"})
+        process = f"process {os.getpid()} on {socket.gethostname()}"
+        text = json.dumps({"token": token, "process": process, "kernel": _kernel()})
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
         if left:
@@ -68,33 +70,55 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def end_with_owner(*, if_killed: bool = False) -> None:
-    """From now on end this process by SIGKILL, within a second, when the owner that started it is gone.
+def seen_at(root: Path, mount: Path) -> dict[str, str]:
+    """Return the variable by which a process in a container knows this owner, for `end_with_owner`.
+
+    Args:
+        root: A folder around the one that is owned.
+        mount: Where the container has it.
+    """
+    token, _, lock = os.environ[OWNER].partition(" ")
+    _alive(Path(lock)).touch()  # the container's user may not be allowed to make it
+    return {OWNER: f"{token} {mount / Path(lock).relative_to(root)}"}
+
+
+def end_with_owner(*, if_killed: bool = False, by: signal.Signals = signal.SIGKILL) -> None:
+    """From now on end this process, within a second, when the owner that started it is gone.
 
     Args:
         if_killed: Only then; an owner that ends by itself may leave it behind.
+        by: The signal that ends it.
     """
     token, _, path = os.environ.get(OWNER, "").partition(" ")
     if not token:
         return
     try:
-        descriptor = os.open(path, os.O_RDWR)
-        alive = os.open(_alive(Path(path)), os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDONLY)
+        alive = os.open(_alive(Path(path)), os.O_RDONLY | os.O_CREAT, 0o666)
     except FileNotFoundError:  # with its whole folder: the owner is gone
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), by)
+        return
     except PermissionError:  # another user's: it can't be watched
         return
+    if (kernel := _content(descriptor).get("kernel")) and kernel != _kernel():
+        return  # a container in a virtual machine, which does not see the host's locks
     fcntl.flock(alive, fcntl.LOCK_SH)  # for as long as this process, or one that it forks, lives
-    arguments = (descriptor, token, if_killed)
+    arguments = (descriptor, token, if_killed, by)
     threading.Thread(target=_watch, args=arguments, name="trainparity-owner", daemon=True).start()
 
 
-def _watch(descriptor: int, token: str, if_killed: bool) -> None:
+def _watch(descriptor: int, token: str, if_killed: bool, by: signal.Signals) -> None:
     while _content(descriptor).get("token") == token and not _try(descriptor, fcntl.LOCK_SH):
         time.sleep(_POLL_S)
     fcntl.flock(descriptor, fcntl.LOCK_UN)  # which a process that this one forked would hold on
     if not if_killed or _content(descriptor).get("token") == token:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), by)
+
+
+def _kernel() -> str:
+    """Return what tells this kernel, since it started, from others; containers share their host's."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="utf-8").strip() if path.exists() else platform.node()
 
 
 def _alive(lock: Path) -> Path:

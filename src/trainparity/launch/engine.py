@@ -20,8 +20,11 @@ import docker
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch import images
 from trainparity.launch.images import Kind
+from trainparity.ownership import owned, seen_at
 
 _MEMORY = "TRAINPARITY_MEMORY"
+
+_MOUNT = Path("/workspace")
 
 _GRACE_S = 90
 """How long a stopped stage may take to write its checkpoint."""
@@ -54,16 +57,17 @@ def run_contained(kind: Kind, stage: Sequence[str], *, deadline_s: float | None 
 
 def _run(client: docker.DockerClient, image: str, kind: Kind, stage: Sequence[str], deadline_s: float | None) -> None:
     name = _name(stage)
-    with suppress(NotFound):  # of a run that was killed with no time to remove it
-        client.containers.get(name).remove(force=True)
-    container = _create(client, image, kind, name, ["python", "-m", "trainparity.stages", *stage])
-    with _removed(container), _stopped_with_us(container) as received, _deadline(container, deadline_s) as overrun:
-        container.start()
-        for chunk in container.logs(stream=True, follow=True):
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
-        code = container.wait()["StatusCode"]
-        container.reload()
+    with owned(_shared_folder() / name):  # and what is in the container ends with us, however we end
+        with suppress(NotFound):  # of a run that was killed with no time to remove it
+            client.containers.get(name).remove(force=True)
+        container = _create(client, image, kind, name, ["python", "-m", "trainparity.stages", *stage])
+        with _removed(container), _stopped_with_us(container) as received, _deadline(container, deadline_s) as overrun:
+            container.start()
+            for chunk in container.logs(stream=True, follow=True):
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+            code = container.wait()["StatusCode"]
+            container.reload()
     if received:
         raise StoppedBySignal(received[0])
     if overrun.is_set():
@@ -93,6 +97,16 @@ def _name(stage: Sequence[str]) -> str:
     return "-".join(["trainparity", folder, *stage])
 
 
+def _shared_folder() -> Path:
+    """Return a folder that the container sees, made as its user's: it works below the one around it."""
+    folder, owner = Path(".trainparity/containers"), Path.cwd().stat()
+    for path in (folder.parent, folder):
+        if not path.exists():
+            path.mkdir()
+            os.chown(path, owner.st_uid, owner.st_gid)
+    return folder
+
+
 def _create(client: docker.DockerClient, image: str, kind: Kind, name: str, command: list[str]) -> Container:
     """Create a container that may do no more than the stage needs; compose.yaml says the same."""
     root, owner = images.project(), Path.cwd().stat()
@@ -102,9 +116,9 @@ def _create(client: docker.DockerClient, image: str, kind: Kind, name: str, comm
         command,
         name=name,
         user=f"{owner.st_uid}:{owner.st_gid}",
-        volumes={str(root): {"bind": "/workspace"}, **volumes},
-        working_dir=str("/workspace" / Path.cwd().relative_to(root)),
-        environment={"COLUMNS": os.environ.get("COLUMNS", "120")},
+        volumes={str(root): {"bind": str(_MOUNT)}, **volumes},
+        working_dir=str(_MOUNT / Path.cwd().relative_to(root)),
+        environment={"COLUMNS": os.environ.get("COLUMNS", "120"), **seen_at(root, _MOUNT)},
         read_only=True,
         tmpfs={"/tmp": "exec,mode=1777", "/home/trainparity": "mode=1777"},
         cap_drop=["ALL"],

@@ -9,7 +9,9 @@ import threading
 import time
 from pathlib import Path
 
+from trainparity.environment import IMAGE
 from trainparity.exits import exit_code
+from trainparity.ownership import end_with_owner
 from trainparity.validation import ParamsError, not_one_of
 
 _NAMES = sorted(p.stem.replace("_", "-") for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("__"))
@@ -46,4 +48,6 @@ def _stop_without_dvc() -> None:
 
 if __name__ == "__main__":
     _stop_without_dvc()
+    if IMAGE.exists():  # started by a stage on the host, if not by hand
+        end_with_owner(by=signal.SIGTERM)
     sys.exit(exit_code(main))
