@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.docker_project import STRANGER
+from tests.support.project import edit
 from trainparity import __version__
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("images")]
@@ -109,3 +111,27 @@ def test_asking_for_cuda_in_the_cpu_image_is_no_crash(call: str, folder: Path) -
     code = f"import torch\ntry: torch.backends.{call}\nexcept RuntimeError: pass\nprint(torch.cuda.is_available())"
     done = run(folder, "python", "-c", code)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+def test_stages_of_a_project_of_ones_own_run_in_the_image(folder: Path) -> None:
+    own = {**os.environ, "CPU_IMAGE": "trainparity:cpu"}
+
+    def said(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", *arguments]
+        return subprocess.run(command, cwd=folder, env=own | environment, capture_output=True, text=True, check=False)
+
+    assert said("trainparity.cli", "init", "--force").returncode == 0
+    (folder / "runs").mkdir()
+    edit(folder, "runtime", value="docker")
+    edit(folder, "train", "max_steps", value=4)
+    for stage in (["validate"], ["probe"], ["prepare"], ["reference"], ["train", "gradaccum"]):
+        for path in folder.rglob("*"):  # what root made
+            os.chown(path, UID, UID)
+        done = said("trainparity.stages", *stage)
+        assert done.returncode == 0, done.stdout + done.stderr
+    status = json.loads((folder / "runs/state/gradaccum/status.json").read_text())
+    assert status["status"] == "trained", status
+    assert (folder / "runs/state/gradaccum").stat().st_uid == UID
+    nowhere = said("trainparity.stages", "train", "gradaccum", CPU_IMAGE="localhost:9/none:1")
+    assert nowhere.returncode == 2
+    assert "the image localhost:9/none:1 is not here and can't be pulled" in nowhere.stderr

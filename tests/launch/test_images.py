@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainparity import __version__
 from trainparity.errors import UserError
 from trainparity.launch import images
 
@@ -78,13 +79,28 @@ def test_the_labels_say_where_an_image_comes_from(clone: Path, monkeypatch: pyte
     assert labels("cuda")[f"{standard}revision"] == said[f"{standard}revision"] + "-dirty"
 
 
-def test_without_a_clone_or_nvidias_runtime_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_whole_clone_or_nvidias_runtime_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"no compose\.yaml"):
+    with pytest.raises(UserError, match="no clone of trainparity is in"):
         images.inputs("cpu")
-    (tmp_path / "compose.yaml").touch()
+    (tmp_path / "docker").mkdir()
+    for name in ("compose.yaml", "docker/labels"):
+        (tmp_path / name).touch()
     with pytest.raises(UserError, match="docker/labels can't be run"):
         images.inputs("cpu")
     client: Any = SimpleNamespace(info=lambda: {"Runtimes": {"runc": {}}})
     with pytest.raises(UserError, match="no NVIDIA runtime: install"):
         images.ensure(client, "cuda")
+
+
+def test_a_project_of_ones_own_uses_the_published_image_or_what_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "study").mkdir()
+    monkeypatch.chdir(tmp_path / "study")
+    monkeypatch.delenv("CPU_IMAGE", raising=False)
+    assert images.project() == tmp_path
+    assert images.name("cpu") == f"ghcr.io/trainparity/trainparity:{__version__}-cpu"
+    monkeypatch.setenv("CPU_IMAGE", "registry.example.com/training:7")
+    assert images.name("cpu") == "registry.example.com/training:7"

@@ -40,8 +40,9 @@ def look() -> Engine:
     except UserError as error:
         return Engine(image=None, missing=str(error).partition(":")[0])
     if current:
-        return Engine(image=images.inputs("cpu"), missing=None)
-    return Engine(image=None, missing="the image trainparity:cpu is missing or stale; `make images` builds it")
+        return Engine(image=images.made_from(current) or str(current.id), missing=None)
+    repair = "missing or stale; `make images` builds it" if images.clone() else "not here; `docker pull` brings it"
+    return Engine(image=None, missing=f"the image {images.name('cpu')} is {repair}")
 
 
 def image_of_engine(settings: Params) -> "Kind":

@@ -1,35 +1,45 @@
-"""The images of a clone: which are current, and building those that are not. What decides is said by docker/labels."""
+"""The images: a clone builds those that are not current, which docker/labels decides; other projects pull them."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Literal
 
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
+from docker.models.images import Image
 
 import docker
+from trainparity import __version__
 from trainparity.errors import UserError
 
 Kind = Literal["cpu", "cuda"]
+
+_SETTINGS: dict[Kind, str] = {"cpu": "CPU_IMAGE", "cuda": "CUDA_IMAGE"}
+"""Environment variables that name another image, as in compose.yaml."""
 
 _INPUTS = "org.trainparity.inputs"
 """The label with the hash of what an image's packages are made from."""
 
 
-def name(kind: Kind) -> str:
-    """Return the name of the image that is built here."""
-    return f"trainparity:{kind}"
+def clone() -> Path | None:
+    """Return the clone that this is in, the nearest folder upwards with a compose.yaml of ours; None: there is none."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "compose.yaml").exists() and (folder / "docker/labels").exists():
+            return folder
+    return None
 
 
 def project() -> Path:
-    """Return the clone: the nearest folder, from here upwards, with a compose.yaml.
+    """Return the folder that containers see: the clone; elsewhere the nearest upwards with a `.dvc`, or this one."""
+    around = (folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".dvc").is_dir())
+    return clone() or next(around, Path.cwd())
 
-    Raises:
-        UserError: there is none.
-    """
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "compose.yaml").exists():
-            return folder
-    raise UserError(f"no compose.yaml in {Path.cwd()} or above: images are built from the project")
+
+def name(kind: Kind) -> str:
+    """Return an image's name: of a clone, that of the image built here; elsewhere the published one, or what is set."""
+    if clone():
+        return f"trainparity:{kind}"
+    return os.environ.get(_SETTINGS[kind]) or f"ghcr.io/trainparity/trainparity:{__version__}-{kind}"
 
 
 def inputs(kind: Kind) -> str:
@@ -38,8 +48,8 @@ def inputs(kind: Kind) -> str:
     return dict(line.split("=", 1) for line in lines)[_INPUTS]
 
 
-def current(client: docker.DockerClient, kind: Kind) -> str | None:
-    """Return the id of the image that was built from what is here now; None if there is none.
+def current(client: docker.DockerClient, kind: Kind) -> Image | None:
+    """Return the image, which in a clone was built from what is there now; None if there is none.
 
     Another clone may give the image's name to its own, so containers are made from the id.
     """
@@ -47,24 +57,39 @@ def current(client: docker.DockerClient, kind: Kind) -> str | None:
         image = client.images.get(name(kind))
     except ImageNotFound:
         return None
-    return str(image.id) if image.labels.get(_INPUTS) == inputs(kind) else None
+    return image if clone() is None or made_from(image) == inputs(kind) else None
+
+
+def made_from(image: Image) -> str | None:
+    """Return the hash of what an image was made from; None where nothing says it."""
+    found = image.labels.get(_INPUTS)
+    return None if found is None else str(found)
 
 
 def ensure(client: docker.DockerClient, kind: Kind) -> str:
-    """Return the id of a current image, which is built where it is missing or stale.
+    """Return the id of a current image; a clone builds one that is missing or stale, others pull it.
 
     Raises:
-        UserError: it can't be built, or the engine has no NVIDIA GPU to give to a container of it.
+        UserError: it can't be had, or the engine has no NVIDIA GPU to give to a container of it.
     """
     if kind == "cuda" and not has_nvidia(client):
         raise UserError("this Docker engine has no NVIDIA runtime: install NVIDIA's container toolkit")
     found = current(client, kind)
     if found is None:
-        build(kind)
+        build(kind) if clone() else _pull(client, kind)
         found = current(client, kind)
     if found is None:
-        raise UserError(f"the image {name(kind)} was replaced while it was built, by another clone: run this again")
-    return found
+        raise UserError(f"the image {name(kind)} was replaced meanwhile, by another clone: run this again")
+    return str(found.id)
+
+
+def _pull(client: docker.DockerClient, kind: Kind) -> None:
+    print(f"pulling the image {name(kind)}", flush=True)
+    try:
+        client.images.pull(name(kind))
+    except APIError as error:
+        why = f"the image {name(kind)} is not here and can't be pulled ({error.explanation or error})"
+        raise UserError(f"{why}; {_SETTINGS[kind]} names another, or set `runtime: host`") from None
 
 
 def build(kind: Kind) -> None:
@@ -80,7 +105,10 @@ def has_nvidia(client: docker.DockerClient) -> bool:
 
 def _run(script: str, kind: Kind, *, quiet: bool = False) -> str:
     """Run a script of the clone; return what it prints if that is not to be seen."""
-    command = [str(project() / script), kind]
+    folder = clone()
+    if folder is None:
+        raise UserError(f"no clone of trainparity is in {Path.cwd()} or above: images are built from one")
+    command = [str(folder / script), kind]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE if quiet else None, text=True, check=False)
     except OSError as error:
