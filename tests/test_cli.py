@@ -12,6 +12,7 @@ import typer.main
 from tests.support import report_tree, synthetic
 from trainparity import cli
 from trainparity.params import load
+from trainparity.pipeline.schedule import Seconds
 from trainparity.report import artifacts, summary
 
 ROOT = Path(__file__).parents[1]
@@ -117,6 +118,20 @@ def test_show_prints_the_table_of_a_summary(trainparity: Command, tmp_path: Path
     damaged = trainparity("show", str(tmp_path))
     assert (damaged.returncode, damaged.stdout) == (2, "")
     assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
+
+
+def test_status_tells_machines_what_would_run(
+    trainparity: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "params.yaml").write_text(report_tree.PARAMS)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    Seconds(last={"prepare": 1.0, "train/cpu": 9.0}).write(tmp_path / ".trainparity/seconds.json")
+    told = json.loads(trainparity("status", "--json", "-").stdout)
+    names = [f"train@{name}" for name in load(tmp_path / "params.yaml").configs]
+    stages = ["prepare", "reference", *names, "compare", "report"]
+    assert told == {"changes": [], "to_run": stages, "seconds": 1.0 + 9.0 * len(names)}
+    said = trainparity("status").stdout
+    assert said == f"no change since the last run\n{4 + len(names)} stages to run; more than 1 min\n"
 
 
 @pytest.mark.parametrize("command", ["ab", "check", "compare", "controls", "curves", "doctor", "show", "studies"])

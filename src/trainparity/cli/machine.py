@@ -1,5 +1,6 @@
 """Commands about the pipeline: is params.yaml right, what would run again, one configuration, what came out."""
 
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -31,17 +32,26 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
 
 
 @command
-def status() -> None:
+def status(json_path: answers.JsonPath = None) -> None:
     """Say what `dvc repro` would run again for a change of code, settings, packages or machine, and which change it is.
 
     DVC compares outputs as well: `dvc status` after `dvc repro probe` lists all stages that are not up to date.
     """
-    from trainparity.pipeline import plans
+    from trainparity.pipeline import plans, schedule
     from trainparity.pipeline.plan import Planner
 
     params = parameters.load(Path("params.yaml"))
-    lines = plans.explain(Planner(params, detect()).plans())
-    print("\n".join(lines) or "no change since the last run")
+    made = Planner(params, detect()).plans()
+    changed, stages = plans.changes(made), plans.to_run(made, params)
+    answer = {
+        "changes": [change._asdict() for change in changed],
+        "to_run": [name.replace("/", "@") for name in stages],
+        "seconds": schedule.estimate(stages).seconds,
+    }
+    if answers.write(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str):
+        print("\n".join(change.sentence for change in changed) or "no change since the last run")
+        if stages:
+            print(f"{len(stages)} stages to run{schedule.estimate(stages).text('')}")
 
 
 def _configurations(typed: str) -> list[str]:

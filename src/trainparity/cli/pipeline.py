@@ -13,6 +13,7 @@ from trainparity import extras, starter
 from trainparity.exits import shell_code
 from trainparity.params import REFERENCE, reference_name
 from trainparity.pipeline.repair import repair
+from trainparity.pipeline.schedule import WHOLE
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
@@ -30,7 +31,8 @@ def reproduce(*arguments: str) -> int:
         print(mended, flush=True)
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    dvc = psutil.Popen([sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | {"PATH": path})
+    whole = {} if arguments else {WHOLE: "1"}
+    dvc = psutil.Popen([sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | whole | {"PATH": path})
     stages: list[psutil.Process] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -59,13 +61,14 @@ def train_one(run: str, *, again: bool) -> int:
     return run_stages([*_FIRST, *([] if reference else [["train", run]])])
 
 
-def run_stages(stages: Sequence[Sequence[str]]) -> int:
+def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
     """Run stages of the pipeline without DVC; return the exit code of the first that failed, else 0.
 
-    Nothing is cached but references that would be trained again from the same.
+    Nothing is cached but references that would be trained again from the same. `whole`: these are all stages.
     """
+    environment = os.environ | ({WHOLE: "1"} if whole else {})
     for stage in stages:
-        done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], check=False)
+        done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], env=environment, check=False)
         if done.returncode:
             return shell_code(done.returncode)
     return 0

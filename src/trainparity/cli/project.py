@@ -48,4 +48,4 @@ def repro() -> int:
     extras.require("jinja2")  # which the last stage needs: better said before anything trains
     if Path(starter.PIPELINE).exists():
         return reproduce()
-    return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)))
+    return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)), whole=True)

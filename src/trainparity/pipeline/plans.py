@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainparity import validation
 from trainparity.environment import Environment
@@ -56,8 +56,21 @@ def remove_leftovers(params: Params, runs: Path = Path("runs")) -> list[str]:
     return sorted(removed)
 
 
-def explain(plans: Mapping[str, Plan]) -> list[str]:
-    """Say in a line for each change which stages it makes run again: `mine.py was edited: reference, train@ddp`.
+class Change(NamedTuple):
+    """Something that is not as it was in the last run."""
+
+    what: str
+    stages: list[str]
+    """Those that it makes run again, as DVC calls them."""
+
+    @property
+    def sentence(self) -> str:
+        """What it is and does: `mine.py was edited: reference, train@ddp`."""
+        return f"{self.what}: {', '.join(self.stages)}"
+
+
+def changes(plans: Mapping[str, Plan]) -> list[Change]:
+    """Return all changes since the last run.
 
     The plans are compared with those that the stages last ran with, which dvc.lock names and DVC's cache holds. Of a
     stage that never ran, or whose old plan is in no cache here, nothing is said.
@@ -66,7 +79,7 @@ def explain(plans: Mapping[str, Plan]) -> list[str]:
     for name, plan in plans.items():
         for text in _differences(old[name], plan) if name in old else ():
             stages.setdefault(text, []).append(name.replace("/", "@"))
-    return [f"{text}: {', '.join(names)}" for text, names in stages.items()]
+    return [Change(what, names) for what, names in stages.items()]
 
 
 def to_train(plans: Mapping[str, Plan], params: Params, environment: Environment) -> list[str]:
@@ -83,6 +96,40 @@ def to_train(plans: Mapping[str, Plan], params: Params, environment: Environment
         if (everything or f"train/{name}" in new)
         and not isinstance(place(configuration, params.accelerator, environment), Unavailable)
     ]
+
+
+def to_run(plans: Mapping[str, Plan], params: Params, path: Path = Path("dvc.yaml")) -> list[str]:
+    """Return the stages after `probe` that this run of the whole pipeline will run, in their order, by their plans.
+
+    Without a DVC file these are all. With one, a stage whose inputs come out as they were is restored instead: then
+    there are fewer.
+    """
+    stages = validation.read_yaml(path)["stages"] if path.exists() else _WITHOUT_DVC
+    order = [one for name in stages for one in (_trained(params) if name == "train" else [name]) if one in plans]
+    old = dict(_of_last_run()) if path.exists() else {}
+    found = [name for name in order if old.get(name) != plans[name]]
+    if _trains_anew(old.get("reference"), plans.get("reference")) or "prepare" in found:
+        return order
+    found += ["experiment"] if f"train/{params.parallel}" in found else []
+    found += ["compare", "claims"] if any(name.startswith(_JUDGED) for name in found) else []
+    found += ["report"] if found else []
+    return [name for name in order if name in found]
+
+
+_JUDGED = ("reference", "train/", "counterpart")
+_WITHOUT_DVC = ("prepare", "reference", "train", "compare", "report")
+
+
+def _trained(params: Params) -> list[str]:
+    return [f"train/{name}" for name in params.configs]
+
+
+def _trains_anew(old: Plan | None, new: Plan | None) -> bool:
+    """Tell whether references change, and not only which configuration needs which."""
+    if old is None or new is None:
+        return True
+    settings = [{**plan.settings, "needed": None} for plan in (old, new)]
+    return settings[0] != settings[1] or old.model_copy(update={"settings": new.settings}) != new
 
 
 def _of_last_run() -> Iterator[tuple[str, Plan]]:

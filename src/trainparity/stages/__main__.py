@@ -12,6 +12,7 @@ from pathlib import Path
 from trainparity.environment import IMAGE
 from trainparity.exits import exit_code
 from trainparity.ownership import end_with_owner
+from trainparity.pipeline import schedule
 from trainparity.validation import ParamsError, not_one_of
 
 _NAMES = sorted(p.stem.replace("_", "-") for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("__"))
@@ -30,7 +31,8 @@ def main() -> None:
         arguments = inspect.signature(stage).bind(*sys.argv[2:])
     except TypeError as error:
         raise ParamsError(f"python -m trainparity.stages {name}: {error}") from None
-    stage(*arguments.args)
+    with schedule.stage("/".join(sys.argv[1:])):
+        stage(*arguments.args)
 
 
 def _stop_without_dvc() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import environment, params
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
-from trainparity.pipeline import plans, turns
+from trainparity.pipeline import plans, schedule, turns
 from trainparity.pipeline.plan import Planner
 from trainparity.records import layout
 
@@ -18,9 +18,10 @@ def probe() -> None:
     print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
     made = Planner(settings, found).plans()
     plans.check_stages(made)
-    for text in plans.explain(made):
-        print(text)
+    for change in plans.changes(made):
+        print(change.sentence)
     turns.expect(plans.to_train(made, settings, found))
+    schedule.expect(plans.to_run(made, settings))
     plans.write(made)
     for name in plans.remove_leftovers(settings):
         print(f"{name}: removed from {RUNS}, as params.yaml has no such configuration")

@@ -1,5 +1,6 @@
 """What a person sees while it trains: a bar on a terminal, a line every few seconds elsewhere."""
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -10,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from trainparity.records.numbers import exact
 
-_LINE_EVERY_S = 10.0
+_LINE_EVERY_S = 60.0 if "CI" in os.environ else 10.0
+"""Between lines where there is no terminal: a CI job's log keeps each of them."""
 
 
 class _Console(Console):

@@ -1,0 +1,84 @@
+"""How far the pipeline is, and how long it will take: by what its stages took before."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.test_turns import of, params, plan  # noqa: F401 (a fixture)
+from trainparity.params import Params
+from trainparity.pipeline import plans, schedule
+from trainparity.pipeline.schedule import Seconds
+
+DVC = """\
+stages:
+  probe: {cmd: x}
+  prepare: {cmd: x}
+  reference: {cmd: x}
+  train: {foreach: "${configs}", do: {cmd: x}}
+  compare: {cmd: x}
+  report: {cmd: x}
+"""
+
+
+def took(**seconds: float) -> None:
+    last = {name.replace("_", "/"): value for name, value in seconds.items()}
+    Seconds(last=last).write(Path(".trainparity/seconds.json"))
+
+
+@pytest.mark.usefixtures("params")
+def test_each_stage_says_its_number_and_the_time_of_all_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(schedule.WHOLE, "1")
+    took(reference=90, train_ddp=200, report=4)
+    schedule.expect(["reference", "train/ddp", "train/cpu", "report"])
+    for name in ("reference", "validate", "train/ddp", "train/ddp", "train/cpu", "report"):
+        with schedule.stage(name):
+            pass
+    assert capsys.readouterr().err.splitlines() == [
+        "stage 1 of 4: reference; about 8 min left",
+        "stage 2 of 4: train ddp; about 7 min left",  # a container's stage inside of the host's says nothing more
+        "stage 3 of 4: train cpu; about 4 s left",  # by what ddp has just taken
+        "stage 4 of 4: report; about 4 s left",
+    ]
+
+
+@pytest.mark.usefixtures("params")
+def test_what_nobody_knows_is_not_estimated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedule.expect(["reference", "report"])
+    with schedule.stage("reference"):  # a part of the pipeline: silent
+        pass
+    monkeypatch.setenv(schedule.WHOLE, "1")
+    (Path(".trainparity/seconds.json")).unlink()
+    with schedule.stage("report"):
+        pass
+    assert capsys.readouterr().err == "stage 1 of 2: report\n"
+    took(report=3700)
+    assert schedule.estimate(["prepare", "report"]).text("") == "; more than 1 h 2 min"
+
+
+@pytest.mark.usefixtures("params")
+def test_a_stage_that_fails_leaves_no_time() -> None:
+    with pytest.raises(ValueError), schedule.stage("reference"):
+        raise ValueError
+    assert not Path(".trainparity/seconds.json").exists()
+
+
+def test_stages_that_run_are_those_whose_inputs_are_new_and_what_follows_them(
+    params: Params,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("dvc.yaml").write_text(DVC)
+    made = of(params) | {"compare": plan(), "report": plan(), "experiment": plan()}
+    every = ["prepare", "reference", *(f"train/{name}" for name in params.configs), "compare", "report"]
+    assert plans.to_run(made, params) == every
+    monkeypatch.setattr(plans, "_of_last_run", lambda: iter(made.items()))
+    assert plans.to_run(made, params) == []
+    assert plans.to_run(made | {"report": plan(new=1)}, params) == ["report"]
+    assert plans.to_run(made | {"train/ddp": plan(new=1)}, params) == ["train/ddp", "compare", "report"]
+    assert plans.to_run(made | {"reference": plan(needed=1)}, params) == ["reference", "compare", "report"]
+    assert plans.to_run(made | {"reference": plan(seed=1)}, params) == every
+    Path("dvc.yaml").unlink()  # then nothing is cached
+    assert plans.to_run(made, params) == every
