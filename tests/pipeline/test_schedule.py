@@ -56,7 +56,8 @@ def test_what_nobody_knows_is_not_estimated(
         pass
     assert capsys.readouterr().err == "stage 1 of 2: report\n"
     took(report=3700)
-    assert schedule.estimate(["prepare", "report"]).text("") == "; more than 1 h 2 min"
+    assert schedule.seconds(["report"]) == 3700 and schedule.seconds(["prepare", "report"]) is None
+    assert [schedule.duration(seconds) for seconds in (0.2, 29, 95, 3700)] == ["1 s", "29 s", "2 min", "1 h 2 min"]
 
 
 @pytest.mark.usefixtures("params")

@@ -275,6 +275,10 @@ def test_a_diverged_pair_and_a_floor_of_zero_can_be_shown(built: Summary, read: 
     assert drawn["models"][0]["strips"][0]["ratio"][0] == [-99999, 30000, None]
 
 
+def test_commands_within_sentences_are_code(parsed: Page, html: str) -> None:
+    assert "<code>trainparity train --again broken</code>" in html and "`" not in parsed.words
+
+
 def test_where_nothing_is_faster_the_references_mark_is_on_the_axis(built: Summary, read: Artifacts) -> None:
     slow = Speedup(ratio=0.4, low=0.3, high=0.5)
     runs = {n: r.model_copy(update={"speedup": r.speedup and slow}) for n, r in built.configurations.items()}

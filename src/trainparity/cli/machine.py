@@ -46,12 +46,14 @@ def status(json_path: answers.JsonPath = None) -> None:
     answer = {
         "changes": [change._asdict() for change in changed],
         "to_run": [name.replace("/", "@") for name in stages],
-        "seconds": schedule.estimate(stages).seconds,
+        "seconds": schedule.seconds(stages),
     }
     if answers.write(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str):
-        print("\n".join(change.sentence for change in changed) or "no change since the last run")
+        lines, time = [change.sentence for change in changed], schedule.seconds(stages)
         if stages:
-            print(f"{len(stages)} stages to run{schedule.estimate(stages).text('')}")
+            how_long = "" if time is None else f", about {schedule.duration(time)}"
+            lines.append(f"{len(stages)} stages to run{how_long}")
+        print("\n".join(lines) or "no change since the last run")
 
 
 def _configurations(typed: str) -> list[str]:

@@ -8,9 +8,8 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from trainparity.records.base import Record, RecordError
 
@@ -49,31 +48,28 @@ def stage(name: str) -> Iterator[None]:
         print(line, file=sys.stderr, flush=True)
     started = time.monotonic()
     yield
-    Seconds(last=_last() | {name: round(time.monotonic() - started, 1)}).write(_SECONDS)
+    with suppress(OSError):  # as on a full disk: the stage has done its work
+        Seconds(last=_last() | {name: round(time.monotonic() - started, 1)}).write(_SECONDS)
 
 
-class Estimate(NamedTuple):
-    """How long stages will take."""
+def seconds(stages: Sequence[str]) -> float | None:
+    """Return how long stages will take, by what they took before; null where one never ran here.
 
-    seconds: float | None
-    """By what they took before; null where that is not known of any."""
-    complete: bool
-    """Whether it is known of each."""
-
-    def text(self, end: str) -> str:
-        """Write it behind a semicolon, some words at its end: `; about 3 min left`; empty where nothing is known."""
-        if self.seconds is None:
-            return ""
-        return f"; {'about' if self.complete else 'more than'} {_duration(self.seconds)}{end}"
-
-
-def estimate(stages: Sequence[str]) -> Estimate:
-    """Say how long stages will take; a configuration that never ran takes about as long as the others."""
+    A configuration that never ran takes about as long as the others.
+    """
     known = _last()
-    trained = [seconds for name, seconds in known.items() if name.startswith("train/")]
-    typical = {name: statistics.mean(trained) for name in stages if name.startswith("train/") and trained}
-    found = [one for name in stages if (one := known.get(name, typical.get(name))) is not None]
-    return Estimate(round(sum(found), 1) if found else None, len(found) == len(stages))
+    trained = [last for name, last in known.items() if name.startswith("train/")]
+    typical = statistics.median(trained) if trained else None
+    found = [known.get(name, typical if name.startswith("train/") else None) for name in stages]
+    return None if None in found else round(sum(filter(None, found)), 1)
+
+
+def duration(seconds: float) -> str:
+    """Write a time as people say it: `12 s`, `3 min`, `1 h 10 min`."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{max(1, round(seconds))} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _begin(name: str) -> str:
@@ -86,8 +82,9 @@ def _begin(name: str) -> str:
         return ""
     begun = [*schedule.begun, name]
     schedule.model_copy(update={"begun": begun}).write(_SCHEDULE)
-    rest = estimate([name, *(one for one in schedule.expected if one not in begun)])
-    return f"stage {len(begun)} of {len(schedule.expected)}: {name.replace('/', ' ')}{rest.text(' left')}"
+    rest = seconds([name, *(one for one in schedule.expected if one not in begun)])
+    text = f"stage {len(begun)} of {len(schedule.expected)}: {name.replace('/', ' ')}"
+    return text if rest is None else f"{text}; about {duration(rest)} left"
 
 
 def _last() -> dict[str, float]:
@@ -95,10 +92,3 @@ def _last() -> dict[str, float]:
         return Seconds.read(_SECONDS).last
     except RecordError:  # nothing has run here
         return {}
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{max(1, round(seconds))} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

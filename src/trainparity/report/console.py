@@ -41,9 +41,8 @@ def show(summary: Summary, console: Console) -> None:
             _line(console, "", f"  remedy: {note.remedy}")
     for name, curves in summary.curves.items():
         _line(console, key(curves.verdict, False), f"{name}: {curves.sentence}")
-    answer = summary.known_answer
-    if answer or not summary.claims:
-        _line(console, "failed" if answer and not answer.reproduced else "", words.known_answer_sentence(answer))
+    if answer := summary.known_answer:
+        _line(console, "" if answer.reproduced else "failed", words.known_answer_sentence(answer))
     if summary.claims:
         show_claims(summary.claims, console)
     if summary.controls:

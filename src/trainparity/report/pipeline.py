@@ -86,7 +86,7 @@ def _sections(summary: Summary, artifacts: Artifacts, losses: curves.Curves | No
         Section("curves", "Learning curves"): bool(summary.curves),
         Section("picture", "What the model makes"): artifacts.picture is not None,
         Section("parity", "Distances"): True,
-        Section("known", "Known answer"): summary.known_answer is not None or not summary.claims,
+        Section("known", "Known answer"): summary.known_answer is not None,
         Section("controls", "Controls"): summary.controls is not None,
         Section("environment", "Environment"): True,
     }

@@ -1,6 +1,9 @@
 """The templates' environment: what they may call, and how they write what others wrote."""
 
+import re
+
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from trainparity.records.numbers import number
 from trainparity.records.verdict import Resolution, Worst
@@ -24,6 +27,7 @@ def environment() -> Environment:
         "mebibytes": format.mebibytes,
         "exact": format.evidence,
         "sentence": format.sentence,
+        "code": _code,
         "worst_row": _worst_row,
         "resolution_row": _resolution_row,
         "items_row": lambda facts: [(name, *both) for name, both in facts.items()],
@@ -34,6 +38,14 @@ def environment() -> Environment:
 def _shown(value: object) -> object:
     """Return what an expression of a template shows: text of others holds no control characters."""
     return printable(value) if type(value) is str else value
+
+
+def _code(text: str) -> Markup:
+    """Return text of others, in which what stands between backticks is code."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(printable(text)))))
+
+
+_BACKTICKS = re.compile("`([^`]+)`")
 
 
 def _worst_row(worst: Worst) -> tuple[str, ...]:

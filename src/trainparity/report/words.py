@@ -155,10 +155,8 @@ def claims_sentence(report: ClaimReport) -> str:
     return f"study {report.study}: {joined(counts)}; {scale}, data {report.dataset}, {report.environment}{when}"
 
 
-def known_answer_sentence(answer: KnownAnswer | None) -> str:
+def known_answer_sentence(answer: KnownAnswer) -> str:
     """Say whether a published result was reproduced before our own verdicts are to be believed."""
-    if answer is None:
-        return "No published result was computed again in this pipeline."
     names = joined(list(answer.measured))
     claim = f"article {answer.claim[0]}'s published weights ({answer.claim})"
     between = f"largest difference between them {number(answer.largest_difference)}"

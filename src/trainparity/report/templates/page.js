@@ -41,7 +41,10 @@ function chart(place, {of, title, unit, steps, series, log = false, height = 190
   place.append(heading, root);
   const draw = () => {
     root.replaceChildren();
-    const decades = (u, ticks) => ticks.map(tick => log && Math.abs(Math.log10(tick) % 1) > 1e-9 ? null : tick);
+    const decade = tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9;
+    const spaced = ticks => { let last = 0; return ticks.map(tick => tick >= 1.4 * last ? last = tick : null); };
+    const decades = (u, ticks) => !log ? ticks
+      : ticks.filter(decade).length > 1 ? ticks.map(tick => decade(tick) ? tick : null) : spaced(ticks);
     const axis = {stroke: colour("--muted"), grid: {stroke: colour("--grid"), width: 1}, ticks: {show: false}, font: "12px system-ui"};
     const plot = new uPlot({
       width: Math.max(root.clientWidth, 220), height, legend: {live: true},
