@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from trainparity import __version__
 from trainparity.exits import exit_code
@@ -19,7 +20,21 @@ HtmlPath = Annotated[
     typer.Option("--html", help="Write the answer as a page: layers, steps, causes, plots.", dir_okay=False),
 ]
 
+_PANELS = {
+    "Is it the same training?": ("ab", "run", "compare", "check", "curves", "export"),
+    "A project and its pipeline": ("init", "repro", "train", "show", "status", "validate", "join"),
+    "This machine, and what the checker is tried on": ("doctor", "controls", "studies"),
+}
+"""The commands as `--help` lists them."""
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in _PANELS.values() for name in names]
+
+
 app = typer.Typer(
+    cls=_InOrder,
     help="Is it still the same training, and what did it gain?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -45,7 +60,9 @@ def _options(
 def command(work: Callable[P, R]) -> Callable[P, R]:
     """Add a command of the function's name. It returns its exit code, None for 0; errors end as `exit_code` has it."""
 
-    @app.command()
+    [panel] = [title for title, names in _PANELS.items() if work.__name__ in names]
+
+    @app.command(rich_help_panel=panel)
     @wraps(work)
     def ending(*arguments: P.args, **options: P.kwargs) -> None:
         raise typer.Exit(exit_code(lambda: work(*arguments, **options)))
