@@ -63,10 +63,18 @@ lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 	  docker/environment/stand-in deploy/slurm.sh .ci/run \
 	  tests/docker/s3/start tests/docker/slurm/node
 
-bench: setup ## measure configurations, the loop's overhead and the intervals; figures go to benchmarks/results
+bench: setup ## measure everything that has a target; figures and a page of them go to benchmarks/results
 	python benchmarks/step_time.py
 	python benchmarks/loop_overhead.py
 	python benchmarks/speedup_intervals.py
+	python benchmarks/recorder.py --no-large
+	python benchmarks/loading.py
+	python benchmarks/compile_cost.py
+	python benchmarks/ddp.py
+	python benchmarks/tanhexp.py
+	python benchmarks/precision.py
+	python benchmarks/growth.py
+	python benchmarks/page.py
 
 gpu: ## on a machine with a GPU: its tests, pipeline, studies and profiles in pieces, without network
 	$(PYTHON) benchmarks/gpu.py

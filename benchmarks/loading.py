@@ -9,7 +9,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,8 +33,6 @@ from trainparity.strategies import Execution
 from trainparity.training.lane import Lane
 from trainparity.training.loop import Trainer
 
-BATCH = 128
-WORKERS = (0, 2)
 SHAPE = (3, 192, 192)
 """Of a sample in the file: 108 KiB."""
 STREAM_BATCH = 64
@@ -44,43 +42,46 @@ def main(
     turns: Annotated[int, typer.Option(min=6, help="Of 10 batches each, or of an epoch of the file.")] = 12,
     batches: Annotated[int, typer.Option(min=2, help="In the file's epoch.")] = 48,
     steps: Annotated[int, typer.Option(min=6, help="Training steps, for the share that waits.")] = 20,
+    workers: Annotated[int, typer.Option(min=0, help="Of a DataLoader; without any it is measured too.")] = 2,
+    batch: Annotated[int, typer.Option(min=2, help="Images of 32 x 32.")] = 128,
 ) -> None:
     """Measure, print and write benchmarks/results/loading-<device>.json."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    trainer = _trainer(BATCH * 40)
-    memory, waiting = _in_memory(trainer, turns), _waiting(trainer, steps)
+    trainer = _trainer(batch)
+    memory, waiting = _in_memory(trainer, turns, sorted({0, workers})), _waiting(trainer, steps)
     with tempfile.TemporaryDirectory() as folder:
-        file = _from_file(Path(folder) / "data", turns, batches)
+        file = _from_file(Path(folder) / "data", turns, batches, sorted({0, workers}))
     result = {"turns": turns, "in_memory": memory, "waiting": waiting, "from_file": file}
     print(result)
     print(save("loading", result, _targets(memory, waiting, file)))
 
 
-def _trainer(samples: int) -> Trainer:
-    generator = torch.Generator().manual_seed(0)
+def _trainer(batch: int) -> Trainer:
+    samples, generator = 40 * batch, torch.Generator().manual_seed(0)
     tensors = {
         "images": torch.randint(256, (samples, 3, 32, 32), dtype=torch.uint8, generator=generator),
         "labels": torch.randint(10, (samples,), generator=generator),
     }
     manifest = Manifest(dataset="random", samples=samples, tensors={}, files={}, source="random", real=False)
-    train = Train(seed=0, epochs=1000, global_batch_size=BATCH, optimizer=Optimizer(name="sgd", lr=0.01))
+    train = Train(seed=0, epochs=1000, global_batch_size=batch, optimizer=Optimizer(name="sgd", lr=0.01))
     workload = workloads.load("resnet", {"width": 16})
     data = Prepared(manifest, tensors)
     return Trainer(workload, data, train, Configuration(), Execution(device=torch.device("cpu")))
 
 
-def _in_memory(trainer: Trainer, turns: int) -> dict[str, Any]:
+def _in_memory(trainer: Trainer, turns: int, counts: Sequence[int]) -> dict[str, Any]:
     """Return each DataLoader's time over ours, for batches cropped, mirrored and normalised alike."""
     ours = (parts[0].batch["images"] / 127.5 - 1 for parts in trainer.batches(0, 10**6, Loader()))
-    theirs = [_torchvision(trainer.dataset.tensors, workers) for workers in WORKERS]
+    theirs = [_torchvision(trainer, workers) for workers in counts]
     own, *others = take_turns([lambda it=it: list(islice(it, 10)) for it in (ours, *theirs)], turns, warm_up=2)
-    found = {f"DataLoader, {w} workers": figures(times, own) for w, times in zip(WORKERS, others, strict=True)}
+    found = {f"DataLoader, {w} workers": figures(times, own) for w, times in zip(counts, others, strict=True)}
     return {"ours_ms_a_batch": round(100 * statistics.median(own), 3), "over_ours": found}
 
 
-def _torchvision(tensors: dict[str, Tensor], workers: int) -> Iterator[Tensor]:
+def _torchvision(trainer: Trainer, workers: int) -> Iterator[Tensor]:
     """Yield batches for ever, as an article's script loads them."""
+    tensors, batch = trainer.dataset.tensors, trainer.train.global_batch_size
     data = CIFAR10.__new__(CIFAR10)  # its `__init__` looks for the files
     data.data = tensors["images"].permute(0, 2, 3, 1).contiguous().numpy()
     data.targets = tensors["labels"].tolist()
@@ -88,7 +89,7 @@ def _torchvision(tensors: dict[str, Tensor], workers: int) -> Iterator[Tensor]:
     data.transform = transforms.Compose([*steps, transforms.Normalize([0.5] * 3, [0.5] * 3)])
     data.target_transform = None
     keep = {"persistent_workers": True, "prefetch_factor": 4} if workers else {}
-    loader: Iterable[Any] = DataLoader(data, batch_size=BATCH, shuffle=True, num_workers=workers, **keep)
+    loader: Iterable[Any] = DataLoader(data, batch_size=batch, shuffle=True, num_workers=workers, **keep)
     while True:
         yield from (images for images, _ in loader)
 
@@ -100,7 +101,7 @@ def _waiting(trainer: Trainer, steps: int) -> dict[str, float]:
     return figures(lane.waits[3:], lane.times[3:])
 
 
-def _from_file(folder: Path, turns: int, batches: int) -> dict[str, Any]:
+def _from_file(folder: Path, turns: int, batches: int, counts: Sequence[int]) -> dict[str, Any]:
     """Return the time of an epoch with a model that computes meanwhile, of the best DataLoader over ours."""
     write(folder, "random", _pixels(batches * STREAM_BATCH), source="random", real=False)
     order = list(torch.randperm(batches * STREAM_BATCH, generator=torch.Generator().manual_seed(0)).split(STREAM_BATCH))
@@ -115,7 +116,7 @@ def _from_file(folder: Path, turns: int, batches: int) -> dict[str, Any]:
         ahead = {"prefetch_factor": 4} if workers else {}
         yield from DataLoader(rows, batch_sampler=[o.tolist() for o in order], num_workers=workers, **ahead)
 
-    kinds = {f"{kind.__name__}, {workers} workers": (kind, workers) for kind in (ours, theirs) for workers in WORKERS}
+    kinds = {f"{kind.__name__}, {workers} workers": (kind, workers) for kind in (ours, theirs) for workers in counts}
     lanes = [lambda kind=kind, w=w: _epoch(folder, kind(w)) for kind, w in kinds.values()]
     times = dict(zip(kinds, in_turns(lanes, turns, warm_up=1), strict=True))
     best = {kind: min((n for n in times if n.startswith(kind)), key=lambda n: statistics.median(times[n]))

@@ -52,7 +52,8 @@ def test_both_forms_are_equal(dtype: torch.dtype) -> None:
 @FORMS
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_large_inputs_do_not_overflow(form: Form, dtype: torch.dtype) -> None:
-    x = torch.tensor([11.0, 19.0, 20.0, 21.0, 89.0, 710.0, 60000.0], dtype=dtype)  # e^x overflows from 11, 89 or 710 on
+    far = [11.0, 19.0, 20.0, 21.0, 89.0, 710.0, 60000.0, torch.finfo(dtype).max]
+    x = torch.tensor(far, dtype=dtype)  # e^x overflows from 11, 89 or 710 on
     value, gradient = value_and_gradient(form, x)
     assert torch.equal(value, x) and torch.equal(gradient, torch.ones_like(x))
     value, gradient = value_and_gradient(form, -x)

@@ -39,9 +39,10 @@ class _TanhExp(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         wide = _wide(x)
-        exponential = wide.clamp(max=_LINEAR_FROM).exp()
+        clamped = wide.clamp(max=_LINEAR_FROM)  # in the product too: above 1e30 it would be infinite, times 0
+        exponential = clamped.exp()
         tanh = exponential.tanh()
-        return _as(gradient * (tanh - wide * exponential * (tanh.square() - 1)), x.dtype)
+        return _as(gradient * (tanh - clamped * exponential * (tanh.square() - 1)), x.dtype)
 
 
 def _formula(x: Tensor) -> Tensor:

@@ -1,0 +1,160 @@
+"""What DDP costs on two ranks of one thread each: synchronising once a step, its options, optimizers, efficiency.
+
+Both ranks make the steps of all lanes in the same turns; rank 0's times count. The model that is bound by
+communication has wide layers and few samples, the other one convolutions.
+"""
+
+import os
+import socket
+import statistics
+from contextlib import nullcontext
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+import torch.distributed as dist
+import typer
+from pairs import Lane, Target, figures, take_turns
+from results_file import save
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainparity import workloads
+from trainparity.report.speedup import Ratio
+from trainparity.strategies import Execution
+from trainparity.strategies.ddp import Ddp
+
+RANKS, MICRO_BATCHES = 2, 4
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gradient_as_bucket_view": {"gradient_as_bucket_view": True},
+    "static_graph": {"static_graph": True},
+    "both": {"gradient_as_bucket_view": True, "static_graph": True},
+}
+OPTIMIZERS: dict[str, dict[str, Any]] = {"foreach": {"foreach": True}, "fused": {"fused": True}}
+
+
+def main(
+    steps: Annotated[int, typer.Option(min=6)] = 30,
+    width: Annotated[int, typer.Option(help="Of the layers bound by communication.")] = 1536,
+    channels: Annotated[int, typer.Option(help="Of the convolutions.")] = 48,
+) -> None:
+    """Measure, print and write benchmarks/results/ddp-<device>.json."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+    os.environ.update(OMP_NUM_THREADS="1", GOMP_SPINCOUNT="1000")
+    with torch.multiprocessing.get_context("spawn").Pool(RANKS) as pool:
+        found: dict[str, Any] = pool.map(partial(_rank, steps, width, channels), range(RANKS), chunksize=1)[0]
+    print(found)
+    print(save("ddp", {"steps": steps, "width": width, "channels": channels, **found}, _targets(found)))
+
+
+def _rank(steps: int, width: int, channels: int, rank: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    try:
+        found = {"accumulation": _accumulation(rank, steps, width), "options": _options(steps, width)}
+        return found | {"optimizers": _optimizers(steps, width), "efficiency": _efficiency(rank, steps, channels)}
+    finally:
+        dist.destroy_process_group()
+
+
+def _wide(width: int) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*[m for _ in range(3) for m in (nn.Linear(width, width), nn.ReLU())])
+
+
+def _accumulation(rank: int, steps: int, width: int) -> dict[str, float]:
+    """Return the time of steps that synchronise in every micro-batch over those of our strategy."""
+    strategy = Ddp(Execution(device=torch.device("cpu"), rank=rank, world_size=RANKS))
+    inputs = torch.randn(MICRO_BATCHES, 2, width)
+
+    def lane(*, always: bool) -> Lane:
+        model = strategy.setup(_wide(width), workloads.load("toy-linear", {}))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            for number, part in enumerate(inputs, 1):
+                last = number == MICRO_BATCHES
+                with nullcontext() if always or last else strategy.accumulating(model):
+                    (model(part).square().mean() / MICRO_BATCHES).backward()
+            optimizer.step()
+
+        return step
+
+    once, always = take_turns([lane(always=False), lane(always=True)], steps)
+    return {"ms": round(1e3 * statistics.median(once), 3), **figures(always, once)}
+
+
+def _options(steps: int, width: int) -> dict[str, dict[str, float]]:
+    """Return what each of DDP's options gains: a step without over one with it."""
+    inputs = torch.randn(4, width)
+    lanes = [_sgd(DistributedDataParallel(_wide(width), **options), inputs) for options in ({}, *OPTIONS.values())]
+    plain, *others = take_turns(lanes, steps)
+    return {name: figures(plain, times) for name, times in zip(OPTIONS, others, strict=True)}
+
+
+def _sgd(model: nn.Module, inputs: Tensor) -> Lane:
+    return _stepping(model, torch.optim.SGD(model.parameters(), lr=0.01), inputs)
+
+
+def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor) -> Lane:
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _optimizers(steps: int, width: int) -> dict[str, dict[str, float]]:
+    """Return what each form of Adam gains, without communication: a whole step of the default over one with it."""
+    inputs, models = torch.randn(4, width), [_wide(width) for _ in range(1 + len(OPTIMIZERS))]
+    kinds = [torch.optim.Adam(m.parameters(), **o) for m, o in zip(models, ({}, *OPTIMIZERS.values()), strict=True)]
+    plain, *others = take_turns([_stepping(m, o, inputs) for m, o in zip(models, kinds, strict=True)], steps)
+    return {name: figures(plain, times) for name, times in zip(OPTIMIZERS, others, strict=True)}
+
+
+def _efficiency(rank: int, steps: int, channels: int) -> dict[str, float]:
+    """Return half of how many times faster two ranks make a global batch than one; the other rank waits meanwhile."""
+    torch.manual_seed(0)
+    images = torch.randn(32, 3, 32, 32)
+
+    def convolutions() -> nn.Module:
+        layers = [m for _ in range(4) for m in (nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU())]
+        return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), *layers)
+
+    single = _sgd(convolutions(), images)
+    both = _sgd(DistributedDataParallel(convolutions()), images[rank::RANKS])
+
+    def alone() -> None:
+        if rank == 0:
+            single()
+        dist.barrier()
+
+    one, two = take_turns([alone, both], steps)
+    return {name: round(value / RANKS, 4) for name, value in figures(one, two).items()}
+
+
+def _targets(found: dict[str, Any]) -> list[Target]:
+    once, efficiency = ((found[key][n] for n in ("ratio", "low", "high")) for key in ("accumulation", "efficiency"))
+    return [
+        Target(
+            name="DDP, one synchronisation a step",
+            what=f"{MICRO_BATCHES} micro-batches that all synchronise over those of which the last does, 2 ranks, gloo",
+            found=Ratio(*once),
+            at_least=1.8,
+            limited_by="what a micro-batch computes itself, and the optimizer",
+        ),
+        Target(
+            name="DDP, efficiency of 2 ranks",
+            what="a global batch on one rank over twice that on two, one thread each, convolutions",
+            found=Ratio(*efficiency),
+            at_least=0.9,
+            limited_by="the cores' common memory, and the gradients' way through gloo",
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)

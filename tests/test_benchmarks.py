@@ -1,0 +1,83 @@
+"""The benchmarks that `make bench` runs, each at a tiny size, and the page that they make."""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+TINY: dict[str, dict[str, Any]] = {
+    "loading": {"turns": 6, "batches": 3, "steps": 6, "workers": 0, "batch": 4},
+    "tanhexp": {"steps": 6, "elements": 64, "compiled": False},
+    "precision": {"steps": 6, "width": 8, "batch": 2},
+}
+"""Those of one process; the others start several, and are tried by `make bench` alone."""
+
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Load]:
+    """Import a benchmark as a script would; it writes into the test's folder."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    before = set(sys.modules)
+    monkeypatch.setattr(importlib.import_module("results_file"), "RESULTS", tmp_path)
+    threads = torch.get_num_threads()
+    yield importlib.import_module
+    torch.set_num_threads(threads)
+    for name in set(sys.modules) - before:
+        if (FOLDER / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_benchmark_writes_its_figures_and_targets(name: str, module: Load, tmp_path: Path) -> None:
+    module(name).main(**TINY[name])
+    [path] = tmp_path.glob("*.json")
+    found = json.loads(path.read_text())
+    assert found["benchmark"] == name and found["targets"]
+    for target in found["targets"]:
+        ratio, low, high = target["found"]
+        assert low <= ratio <= high and len(target["name"]) <= 36
+        assert (target["at_most"] is None) != (target["at_least"] is None)
+
+
+def test_the_page_tells_what_is_reached_and_what_limits_the_rest(module: Load, tmp_path: Path) -> None:
+    pairs, results_file, page = map(module, ("pairs", "results_file", "page"))
+    figure = {"what": "a over b", "limited_by": "the disk"}
+    targets = [
+        pairs.Target(name="fast", found=pairs.Ratio(2.5, 2.2, 3.0), at_least=2, **figure),
+        pairs.Target(name="slow", found=pairs.Ratio(0.9, 0.8, 1.0), at_most=0.6, **figure),
+        pairs.Target(name="counted", found=pairs.exactly(0.0), at_most=1e-5, **figure),
+    ]
+    results_file.save("thing", {}, targets)
+    page.main()
+    text, picture = (tmp_path / "README.md").read_text(), (tmp_path / "targets.svg").read_text()
+    assert re.findall(r"\| (\w+) \| a over b \| (.*?) \| (.*?) \| (.*?) \|", text) == [
+        ("fast", "≥ 2", "2.50 (2.20 to 3)", "reached"),
+        ("slow", "≤ 0.600", "0.900 (0.800 to 1)", "**missed**"),
+        ("counted", "≤ 1.0e-5", "0", "reached"),
+    ]
+    assert re.findall(r"- \*\*(\w+)\*\*: the disk\.", text) == ["slow"]
+    assert re.findall(r'fill="#1d2327">(\w+)<', picture) == ["fast", "slow", "counted"]
+
+
+def test_in_turns_everyone_is_first_as_often(module: Load) -> None:
+    order: list[str] = []
+    times = module("pairs").take_turns([lambda: order.append("a"), lambda: order.append("b")], steps=4, warm_up=2)
+    assert "".join(order) == "baabbaabbaab" and [len(each) for each in times] == [4, 4]
+
+
+def test_make_bench_runs_what_is_there() -> None:
+    [recipe] = re.findall(r"^bench:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"benchmarks/(\w+)\.py", recipe)
+    assert named[-1] == "page" and set(TINY) < set(named)
+    assert [name for name in named if not (FOLDER / f"{name}.py").exists()] == []
