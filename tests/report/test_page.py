@@ -279,6 +279,19 @@ def test_commands_within_sentences_are_code(parsed: Page, html: str) -> None:
     assert "<code>trainparity train --again broken</code>" in html and "`" not in parsed.words
 
 
+def test_the_parts_of_a_step_are_shown_or_said_not_to_be_measured(built: Summary, read: Artifacts) -> None:
+    ddp = built.configurations["ddp"]
+    assert ddp.timing
+    changed = ddp.model_copy(update={"timing": ddp.timing.model_copy(update={"parts": None})})
+    runs = built.configurations | {"ddp": changed}
+    html = pipeline.render(built.model_copy(update={"configurations": runs}), read, ORIGIN)
+    rows = re.findall(r'<li><span class="name">([^<]*)</span>.*?<span class="value">([^<]*)</span>',
+                      html.partition('class="bars stacked"')[2].partition("</ul>")[0])  # fmt: skip
+    shown = dict(rows)
+    assert shown["reference-fp32"] == "data 0.200, forward 12, backward 24, optimizer 3.80 ms"
+    assert shown["ddp"] == "not measured" and "dp" not in shown  # which is emulated
+
+
 def test_where_nothing_is_faster_the_references_mark_is_on_the_axis(built: Summary, read: Artifacts) -> None:
     slow = Speedup(ratio=0.4, low=0.3, high=0.5)
     runs = {n: r.model_copy(update={"speedup": r.speedup and slow}) for n, r in built.configurations.items()}

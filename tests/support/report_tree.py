@@ -11,7 +11,7 @@ from trainparity.records import layout
 from trainparity.records.detail import DETAILS, Detail, Fact, Strip, write_details
 from trainparity.records.known_answer import KnownAnswer
 from trainparity.records.run import Status
-from trainparity.records.timing import MachineLoad, Memory, Timing
+from trainparity.records.timing import MachineLoad, Memory, StepParts, Timing
 from trainparity.records.verdict import ParityReport, Verdict, Worst
 
 PARAMS = """\
@@ -100,6 +100,9 @@ def timing(run: str, median: float, **changes: Any) -> Timing:
         "step_ms": [median * (1 + 0.06 * math.sin(7 * step)) for step in range(20)],
         "machine": MachineLoad(others=0.02, stolen=0.0, slowest_mhz=2500.0, fastest_mhz=2500.0, throttled=0),
         "wait_ms": [0.2] * 20,
+        "parts": StepParts(
+            data_ms=0.2, forward_ms=0.3 * median, backward_ms=0.6 * median, optimizer_ms=0.1 * median - 0.2
+        ),
         "warmup_s": 0.4,
         "memory": Memory(host_mib=612.5),
         "flops_per_step": 3.1e9,

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,26 @@ def test_operations_are_counted_where_batchnorm_sees_one_value_a_sample(tmp_path
     assert found and found == operations(tmp_path, "group")
 
 
+def test_a_steps_time_is_divided_into_its_parts_outside_of_the_timed_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = torch.Tensor.backward
+    settings = spec(tmp_path, prepared(tmp_path), "run", settings=configuration(accumulation_steps=2))
+    trainer = trainer_of(settings)
+    during: list[bool] = []
+    step = Trainer.step
+    monkeypatch.setattr(
+        Trainer, "step", lambda *args: (during.append(torch.Tensor.backward is not plain), step(*args))[1]
+    )
+    slow = trainer.optimizer.register_step_pre_hook(lambda *_: time.sleep(0.05))
+    found = timing_phase.measure(settings, Timing(warmup_steps=1, steps=3), trainer, lambda: None)
+    slow.remove()
+    assert during == [False] * 6 + [True] * 5 and torch.Tensor.backward is plain
+    parts = found.parts
+    assert parts and min(parts.model_dump().values()) >= 0 and len(found.step_ms) == 3
+    assert parts.optimizer_ms >= 50 and parts.forward_ms > 0 and parts.backward_ms > 0
+
+
 @pytest.fixture
 def accumulating(tmp_path: Path) -> RunSpec:
     """Return a run that is timed in turns with its reference, which has two threads where this has one."""
@@ -45,7 +66,8 @@ def test_a_run_and_its_reference_take_turns(accumulating: RunSpec, monkeypatch: 
     timing = timing_phase.measure(accumulating, Timing(warmup_steps=1, steps=4), trainer_of(accumulating), lambda: None)
     own, reference = (2, 1), (1, 2)
     alone = [own, own, own, reference]  # warm-up, two steps for memory; the reference's warm-up
-    assert made == [*alone, reference, own, own, reference, reference, own, own, reference]
+    in_parts = [own] * 5
+    assert made == [*alone, reference, own, own, reference, reference, own, own, reference, *in_parts]
     assert len(timing.reference_ms) == len(timing.step_ms) == 4 and min(timing.reference_ms) > 0
     assert timing.unpaired is None
     assert timing.machine and 0 <= timing.machine.others <= 1

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from trainparity.data.errors import DataError
+from trainparity.records.numbers import number
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _SHARE = 0.9
@@ -26,7 +27,6 @@ def check_fits(size_bytes: int, what: str, remedy: str) -> None:
     """Raise a `DataError` if `what` takes nine tenths of the memory or more; `remedy` says how it would take less."""
     if not fits(size_bytes):
         raise DataError(
-            f"{what} takes {size_bytes / _GIB:.1f} GiB; this machine's memory, or container's, is "
-            f"{total_bytes() / _GIB:.1f} "
-            f"GiB; {remedy}"
+            f"{what} takes {number(size_bytes / _GIB)} GiB; this machine's memory, or container's, is "
+            f"{number(total_bytes() / _GIB)} GiB; {remedy}"
         )

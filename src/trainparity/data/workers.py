@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 from trainparity.data.errors import DataError
 from trainparity.data.prepared import Batch, Prepared
 from trainparity.params import Loader
+from trainparity.records.numbers import number
 
 _POLL_S = 1.0
 """Seconds between two checks that the workers are alive."""
@@ -251,6 +252,6 @@ def _shared_memory() -> str:
 def _size(num_bytes: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if num_bytes < 1024:
-            return f"{num_bytes:.3g} {unit}"
+            return f"{number(num_bytes)} {unit}"
         num_bytes /= 1024
-    return f"{num_bytes:.3g} GiB"
+    return f"{number(num_bytes)} GiB"

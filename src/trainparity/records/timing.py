@@ -53,6 +53,20 @@ class MachineLoad(Record):
     """How often cores were slowed down for their heat; null where the kernel does not say."""
 
 
+class StepParts(Record):
+    """Where an optimizer step's time goes, in ms: of a few steps after the timed ones, the device waited for between
+    the parts. Communication is within them: DDP's within the backward pass, FSDP's within both."""
+
+    data_ms: float
+    """Waiting for data."""
+    forward_ms: float
+    """Copying the batch to the device, the forward pass and the loss."""
+    backward_ms: float
+    """The backward pass, of all micro-batches."""
+    optimizer_ms: float
+    """Unscaling, clipping and the optimizer's step."""
+
+
 class Timing(Record):
     """The timed phase of one run, apart from its parity phase."""
 
@@ -74,6 +88,8 @@ class Timing(Record):
     """Wall time of each timed optimizer step in ms, synchronised; the slowest rank's."""
     wait_ms: list[float]
     """The part of each step spent waiting for data, in ms."""
+    parts: StepParts | None = None
+    """Where a step's time goes; null where it was not measured."""
     reference_ms: list[float] = Field(default_factory=list)
     """Wall time of the reference's steps in ms: number i was made just before or after number i of `step_ms`."""
     unpaired: str | None = None

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from trainparity.records.numbers import number
+from trainparity.records.timing import StepParts
 from trainparity.records.verdict import JUDGED
 from trainparity.report.format import span
 from trainparity.report.format import speedup as speedup_text
@@ -41,6 +42,15 @@ def step_times(summary: Summary) -> list[Bar]:
     return [
         (name, t.p10, t.median, t.p90, f"{number(t.median)} ms ({span(t.p10, t.p90)})") for name, t in timed.items()
     ]
+
+
+def step_parts(summary: Summary) -> list[tuple[str, StepParts | None, float]]:
+    """Return where the time of a step goes, for the runs that really ran, and how long its bar is, as a percentage."""
+    every = {run.reference: run for run in summary.references.values()} | summary.configurations
+    shown = {name: run.timing.parts for name, run in every.items() if run.timing and not run.status.emulated}
+    wholes = {name: sum(parts.model_dump().values()) for name, parts in shown.items() if parts}
+    longest = max(wholes.values(), default=0.0) or 1.0
+    return [(name, parts, 100 * wholes.get(name, 0.0) / longest) for name, parts in shown.items()]
 
 
 def _distances(summary: Summary) -> list[Bar]:

@@ -41,6 +41,7 @@ def render(summary: Summary, artifacts: Artifacts, origin: Origin) -> str:
         "last_losses": [(row.name, number(row.run.status.loss)) for row in runs.rows(summary) if not row.absent],
         "speedups": pictures.speedups(summary),
         "step_times": pictures.step_times(summary),
+        "step_parts": pictures.step_parts(summary),
         "break_even": list(words.break_even(summary)),
         "picture": artifacts.picture and base64.b64encode(artifacts.picture).decode(),
     }

@@ -17,14 +17,15 @@ from trainparity.measure.memory import peaks, reset_peaks
 from trainparity.measure.utilisation import UtilisationSampler
 from trainparity.params import Timing as Settings
 from trainparity.records.timing import MachineLoad, Memory, Timing, Utilisation
+from trainparity.training import step_parts
 from trainparity.training.lane import Lane, reference_lane
 from trainparity.training.loop import Trainer
 from trainparity.training.spec import RunSpec
 
 
 def num_steps(settings: Settings, device: str) -> int:
-    """Return how many optimizer steps the run itself makes: warm-up, without the reference, in turns with it."""
-    return settings.warmup_steps + _alone(settings, device) + settings.steps
+    """Return how many optimizer steps the run makes: warm-up, without the reference, in turns with it, in parts."""
+    return settings.warmup_steps + _alone(settings, device) + settings.steps + step_parts.STEPS
 
 
 def _alone(settings: Settings, device: str) -> int:
@@ -50,9 +51,10 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
         memory, utilisation = _peaks(own, _alone(settings, device.type), progress)
         reference, unpaired = reference_lane(spec, settings, trainer)
         machine = _take_turns(spec, settings.steps, own, reference, progress)
+        times, waits, beside = _slowest(trainer, settings.steps, own, reference)
+        parts = step_parts.measure_parts(own, progress)
     compiled = spec.configuration.compile != "none"
     seconds, graphs, breaks = compilation.read() if compiled else (None, None, None)
-    times, waits, beside = _slowest(trainer, settings.steps, own, reference)
     return Timing(
         run=spec.run,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -63,6 +65,7 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
         global_batch_size=spec.train.global_batch_size,
         step_ms=times,
         wait_ms=waits,
+        parts=parts,
         reference_ms=beside if reference else [],
         unpaired=unpaired,
         machine=machine,

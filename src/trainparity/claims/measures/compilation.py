@@ -9,7 +9,7 @@ from trainparity.records.numbers import number
 def compilation(measure: quantities.Compilation, study: Study) -> Figure:
     """Return Dynamo's seconds."""
     timing = study.measured(measure.run)
-    return Figure(f"{compile_s(timing):.1f} s", value=compile_s(timing), timings=(timing,))
+    return Figure(f"{number(compile_s(timing))} s", value=compile_s(timing), timings=(timing,))
 
 
 def break_even(measure: quantities.BreakEven, study: Study) -> Figure:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from trainparity.records.numbers import NOTHING, number
+from trainparity.records.timing import StepParts
 from trainparity.report import words
 from trainparity.report.columns.column import Column, at
 from trainparity.report.format import moment, percent, rate, span
@@ -70,6 +71,11 @@ def _gpu(row: RunRow) -> str:
     if not seen:
         return NOTHING
     return f"{number(seen.gpu_percent)} %, {number(seen.temperature_c)} °C, {number(seen.energy_j)} J"
+
+
+def _parts(row: RunRow) -> str:
+    parts: StepParts | None = at("run.timing.parts")(row)
+    return " / ".join(map(number, parts.model_dump().values())) if parts else NOTHING
 
 
 def _pair(first: str, second: str) -> str:
@@ -151,6 +157,12 @@ RUNS: tuple[Column[RunRow], ...] = (
     Column(heading="compile\ns", fields={"compile_s": at("run.timing.compile_s")}),
     Column(heading="warm-up\ns", places=("details",), fields={"warmup_s": at("run.timing.warmup_s")}),
     Column(heading="waiting for\ndata, ms", places=("details",), fields={"wait_ms": at("run.figures.wait_ms")}),
+    Column(
+        heading="data, forward,\nbackward, optimizer, ms",
+        places=("details",),
+        text=_parts,
+        fields={name: at(f"run.timing.parts.{name}") for name in StepParts.model_fields},
+    ),
     Column(
         heading="graphs /\nbreaks",
         places=("details",),
