@@ -35,6 +35,7 @@ test-lowest: | $(UV) ## run the core's tests with the lowest versions that pypro
 
 docs: setup ## build the documents as a site, in .site; every link is checked
 	python docs/computed.py
+	python -m tests.support.summary_document
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
 
 dist: setup ## build wheel and source distribution into dist, and check them

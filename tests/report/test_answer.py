@@ -69,11 +69,19 @@ def test_check_prints_a_row_and_the_reasons_of_each_candidate() -> None:
     results = {
         "ddp-2": different(),
         "amp-bf16": pair("amp-bf16", "bitwise", curves=curves),
+        "tf32": pair("tf32", "bitwise", vacuous=True, curves=curves.model_copy(update={"verdict": "consistent"})),
+        "amp-fp16": pair("amp-fp16", "bitwise", vacuous=True, reason="it is its own reference"),
         "compiled": pair("compiled", confirmation="in float64 the largest distance is 1e-16: it was rounding"),
         "cuda": pair("cuda", "skipped", reason="no GPU"),
     }
-    text = printed(CheckReport(workload="mlp", margin=16, results=results))
-    assert ["amp-bf16", "bitwise", "0", "–", "failed"] in [line.split() for line in text.splitlines()]
+    report = CheckReport(workload="mlp", margin=16, results=results)
+    text = printed(report)
+    rows = [line.split() for line in text.splitlines()]
+    assert ["amp-bf16", "bitwise", "0", "–", "failed"] in rows
+    # Of another precision's own reference the learning curves alone say anything.
+    assert ["tf32", "consistent", "–", "–", "consistent"] in rows
+    assert ["amp-fp16", "cannot", "judge", "–", "–", "–"] in rows and "amp-fp16: cannot judge: it is its own" in text
+    assert [results[name].exit_code for name in ("tf32", "amp-fp16")] == [0, 2]
     assert "\nddp-2: different: beyond 16 x the noise floor from step 0 on\n" + CAUSE in text
     assert "\namp-bf16: bf16-2 failed: killed\n" in text
     assert "\ncompiled: equivalent: in float64 the largest distance is 1e-16: it was rounding\n" in text

@@ -18,5 +18,5 @@ def test_the_schema_rejects_another_version(built: Summary) -> None:
 
 
 def test_the_document_has_every_field_of_every_model() -> None:
-    """After a change of a model: `python -m tests.support.summary_document`."""
+    """`make docs` writes it."""
     assert summary_document.DOCUMENT.read_text(encoding="utf-8") == summary_document.expected()

@@ -74,10 +74,18 @@ class Checker:
         if bisected and found.verdict == "different" and "+" in text:
             which = bisect(text.split("+"), lambda some: self.confirmed("+".join(some), float64=float64).verdict)
             found = found.model_copy(update={"bisection": which})
+        if configuration.precision != "fp32" and self._is_reference(configuration):
+            reason = "it is its own reference; learning curves say whether it learns as fp32 does: --seeds 5"
+            found = found.model_copy(update={"vacuous": True, "reason": reason})
         curves = self.params.curves
         if curves and configuration.precision in curves.pairs and found.verdict in SAME_TRAINING:
             found = found.model_copy(update={"curves": self.learns_alike(curves, configuration.precision)})
         return found
+
+    def _is_reference(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration computes what the reference of its precision does."""
+        reference = self.params.reference_configuration(configuration.precision)
+        return configuration == reference.model_copy(update={"reference": configuration.reference})
 
     def confirmed(self, text: str, *, float64: bool) -> Verdict:
         """Judge a candidate; a difference is judged again."""

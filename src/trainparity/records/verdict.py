@@ -7,7 +7,7 @@ from pydantic import Field
 
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
-from trainparity.records.numbers import number
+from trainparity.records.numbers import NOTHING, number
 from trainparity.records.operators import FirstOperator
 
 Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped", "failed"]
@@ -130,6 +130,17 @@ class Verdict(Record):
     """Whether all ranks of both runs held the same parameters after every step."""
     curves: CurveResult | None = None
     """Of a reduced precision: whether it learns as fp32 does, over seeds; null where that was not asked."""
+    vacuous: bool = False
+    """Whether the run is its own reference, in another precision than fp32: equal bits say nothing, `curves` does."""
+
+    @property
+    def outcome(self) -> str:
+        """The word for tables: of equal steps that of the learning curves, if these drifted or alone say anything."""
+        if self.verdict not in SAME_TRAINING:
+            return self.verdict
+        if self.curves and (self.vacuous or self.curves.verdict == "drifted"):
+            return self.curves.verdict
+        return "cannot judge" if self.vacuous else self.verdict
 
     @property
     def again_in_float64(self) -> bool:
@@ -139,20 +150,23 @@ class Verdict(Record):
     @property
     def multiple(self) -> str:
         """Largest distance / floor as tables show it, with what decided where that alone would say something else."""
+        if self.vacuous:
+            return NOTHING
         return number(self.distance_over_floor) + (" (float64: rounding)" if self.again_in_float64 else "")
 
     @property
     def exit_code(self) -> int:
         """0 for the same training, 1 for another, 2 for everything else."""
         learned = self.curves.exit_code if self.curves else 0
-        own = 0 if self.verdict in SAME_TRAINING else 1 if self.verdict == "different" else 2
+        same = self.verdict in SAME_TRAINING and not (self.vacuous and self.curves is None)
+        own = 0 if same else 1 if self.verdict == "different" else 2
         return 1 if 1 in (own, learned) else max(own, learned)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         over = self.distance_over_floor
         rows = {
-            f"{self.left} / {self.right}": self.verdict,
+            f"{self.left} / {self.right}": self.outcome,
             "distance / noise floor": "" if over is None else f"{number(over)} (rounding: up to {number(self.margin)})",
             "reason": self.reason,
             "cause": self.cause and f"{self.cause}: {self.explanation}",

@@ -18,6 +18,8 @@ def show(report: CheckReport, console: Console) -> None:
             console.print(Text(f"{name}: {pair.verdict}: {pair.reason}"), soft_wrap=True)
         elif pair.confirmation:  # of what looked different at first
             console.print(Text(f"{name}: {pair.verdict}: {pair.confirmation}"), soft_wrap=True)
+        elif pair.vacuous and not pair.curves:
+            console.print(Text(f"{name}: {pair.outcome}: {pair.reason}"), soft_wrap=True)
         show_cause(pair, console)
         if pair.curves:
             console.print(Text(f"{name}: {pair.curves.sentence}"), soft_wrap=True)

@@ -14,7 +14,7 @@ from trainparity.report.trend import worst_by_column
 LINKS: tuple[str, ...] = get_args(Link)
 
 _SAME = "same"
-_ORDER = ("different", "drifted", "failed", "cannot judge", _SAME, "skipped")
+_ORDER = ("different", "drifted", "failed", "cannot judge", _SAME, "consistent", "skipped")
 """Outcomes in the order in which they are told: what needs somebody comes first."""
 
 
@@ -37,11 +37,8 @@ class Comparison:
 
     @property
     def outcome(self) -> str:
-        """The verdict's word; `drifted` of what is equal step by step and still learns otherwise than fp32 does."""
-        curves = self.verdict.curves
-        if self.same and curves and curves.verdict == "drifted":
-            return curves.verdict
-        return self.verdict.verdict
+        """The verdict's word."""
+        return self.verdict.outcome
 
     @property
     def same(self) -> bool:
@@ -117,7 +114,9 @@ def _single(one: Comparison) -> str:
     left, right = one.verdict.left, one.verdict.right
     if one.outcome == "drifted":
         return f"{right} learns otherwise than {left}."
-    if one.same:
+    if one.outcome == "consistent":
+        return f"{right} learns as fp32 does."
+    if one.outcome in SAME_TRAINING:
         return f"{right} is the same training as {left}."
     if one.outcome == "different":
         return f"{right} is a different training from {left}."

@@ -101,8 +101,8 @@ def report(built: Summary, origin: Origin, pictures: Iterable[str]) -> str:
 
 def _explained(name: str, pair: Verdict) -> Iterator[str]:
     """Yield a list's entries on what is no plain pass."""
-    if pair.verdict not in SAME_TRAINING:
-        yield f"- **{_text(name)}**: {pair.verdict}: {_text(pair.reason or 'no reason recorded')}\n"
+    if pair.verdict not in SAME_TRAINING or (pair.vacuous and not pair.curves):
+        yield f"- **{_text(name)}**: {pair.outcome}: {_text(pair.reason or 'no reason recorded')}\n"
     if pair.cause:
         yield f"  - cause: **{_text(pair.cause)}**: {_text(pair.explanation or '')}\n"
         yield f"  - to change: {_text(pair.advice or '')}\n"

@@ -13,7 +13,7 @@ def _curves(row: Candidate) -> str:
 
 CANDIDATES: tuple[Column[Candidate], ...] = (
     Column(heading="candidate", text=lambda row: row[0], numeric=False),
-    Column(heading="verdict", text=lambda row: row[1].verdict, style=lambda row: row[1].verdict, numeric=False),
+    Column(heading="verdict", text=lambda row: row[1].outcome, style=lambda row: row[1].outcome, numeric=False),
     Column(
         heading="distance / floor",
         text=lambda row: row[1].multiple,
