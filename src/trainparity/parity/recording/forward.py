@@ -15,6 +15,7 @@ from trainparity.parity.recording.identity import identifying, is_one_sample
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.returned import Returned
 from trainparity.parity.recording.sketch import Sketcher, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
@@ -59,8 +60,7 @@ class ForwardHooks:
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
-        self._kept: list[tuple[Pass, list[Tensor]]] = []
-        """What passes of this step returned before its last backward pass; `_past`: those of the step before."""
+        self._returned = Returned()
         _ALL.add(self)
         self.begin()
 
@@ -113,12 +113,10 @@ class ForwardHooks:
         self._expected, self._noise = list(expected), noise
         self._micro_batch, self._taken, self._depth = 0, 0, 0
         self._passes: list[Pass] = []
-        self._past, self._kept = self._kept, []
-        self._returned: list[tuple[Pass, list[Tensor]]] = []
+        self._returned.begin()
         self._source: nn.Module | None = None
         self._weights: Tensor | None = None
         self._blind_depth = 0
-        self._aside: tuple[Any, Any, list[Tensor]] | None = None
         self.evaluated_again = False
         """Whether samples of the step passed again after the loop had moved the weights."""
         if self.active and not self._begun:
@@ -135,9 +133,8 @@ class ForwardHooks:
     def next_micro_batch(self) -> None:
         """Note that a backward pass has ended."""
         self._micro_batch, self._taken = self._micro_batch + 1, 0
-        if len(_ALL) > 1:  # it may be given to another model yet, as a discriminator gets what it has judged before
-            self._kept += [(one, [tensor.detach() for tensor in made]) for one, made in self._returned]
-        self._returned, self._source = [], None
+        self._returned.end_micro_batch(keep=len(_ALL) > 1)  # as a discriminator gets what it has judged before
+        self._source = None
 
     def passes(self) -> list[Pass]:
         """Return the step's passes so far that belong to the training."""
@@ -189,7 +186,7 @@ class ForwardHooks:
         elif self._blind_depth and not torch.is_grad_enabled():
             self._blind_depth -= 1
             if self._blind_depth == 0:  # it may be a frozen part, whose output another part is given
-                self._aside = inputs, keywords, list(tensors(output))
+                self._returned.add_aside(inputs, keywords, list(tensors(output)))
         return None
 
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -229,18 +226,15 @@ class ForwardHooks:
         given = identifying(inputs, keywords)
         if given is None:
             return
-        if self._aside is not None and _shares(given, self._aside[2]):
-            (inputs, keywords, _), self._aside = self._aside, None
+        if (arguments := self._returned.given_aside(given)) is not None:
+            inputs, keywords = arguments
             given = identifying(inputs, keywords)
             if given is None:
                 return
         rows = given[None] if is_one_sample(given, module) else given
-        earlier = self._made(given) or next((one for hooks in _ALL if (one := hooks._made(given))), None)
-        beside = (hooks for hooks in _ALL if hooks is not self)
-        earlier = earlier or next((one for hooks in beside if (one := hooks._made_before(given))), None)
-        others = [one for one, _ in self._returned if one.samples is not None and len(one.samples) == len(rows)]
-        if earlier is None and others and (given.grad_fn is not None or module is not self._source):
-            earlier = others[-1]  # another part is called, with as many rows
+        earlier = self._source_of(given)
+        if earlier is None and (given.grad_fn is not None or module is not self._source):
+            earlier = self._returned.last_of(len(rows))  # another part is called, with as many rows
         if earlier is not None:
             found.after(earlier)
             earlier.handed_on = True
@@ -251,21 +245,12 @@ class ForwardHooks:
             found.of(self._identities(inputs, keywords, rows))
         # Else another model made the input: there are no samples to know it by.
 
-    def _made(self, given: Tensor) -> Pass | None:
-        """Return the pass that a tensor came from, if it was this model's."""
-        if self._aside is not None and _shares(given, self._aside[2]):
-            inputs, keywords, made = self._aside
-            source = identifying(inputs, keywords)
-            if source is not None:
-                frozen = Pass(False, 0, torch.zeros(0))
-                frozen.of(row_digests(source).cpu())
-                self._returned.append((frozen, made))
-            self._aside = None
-        return next((one for one, made in reversed(self._returned) if _shares(given, made)), None)
-
-    def _made_before(self, given: Tensor) -> Pass | None:
-        """Return the pass of this step or the one before that a tensor came from, where backward has come through."""
-        return next((one for one, made in reversed(self._past + self._kept) if _shares(given, made)), None)
+    def _source_of(self, given: Tensor) -> Pass | None:
+        """Return the pass that a tensor came from, of this model or of one beside it."""
+        beside = [hooks._returned for hooks in _ALL if hooks is not self]
+        now = (one for returned in (self._returned, *beside) if (one := returned.source(given)))
+        earlier = (one for returned in beside if (one := returned.earlier_source(given)))
+        return next(now, None) or next(earlier, None)
 
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
@@ -276,7 +261,7 @@ class ForwardHooks:
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name
         made = list(tensors(output))
-        self._returned.append((found, made))
+        self._returned.add(found, made)
         found.drew = random_state(self._model) != found.state
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
             each = numbered(name, place)
@@ -358,9 +343,3 @@ _MOST_TENSORS = 8
 def _alias(tensor: Tensor) -> Tensor:
     """Return a view of a tensor: the gradient that comes to it is the loss's alone."""
     return tensor.view_as(tensor) if tensor.grad_fn is not None else tensor
-
-
-def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
-    """Tell whether a tensor is one of those that a pass returned, or a view of it."""
-    places = {tensor.untyped_storage().data_ptr() for tensor in made if not is_dtensor(tensor)} - {0}
-    return not is_dtensor(given) and given.untyped_storage().data_ptr() in places

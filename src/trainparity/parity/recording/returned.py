@@ -1,0 +1,89 @@
+"""What the passes of a model have returned: a tensor that a later pass is given is known by it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.identity import identifying
+from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.passes import Pass
+from trainparity.parity.recording.sketch import row_digests
+
+_Made = list[tuple[Pass, list[Tensor]]]
+
+
+class Returned:
+    """Passes with the tensors that they returned, in this step and the one before."""
+
+    def __init__(self) -> None:
+        self._now: _Made = []
+        """Of this micro-batch."""
+        self._kept: _Made = []
+        """Of this step, before its last backward pass."""
+        self._past: _Made = []
+        """Of the step before."""
+        self._aside: tuple[Any, Any, list[Tensor]] | None = None
+        """Arguments and results of a call without gradients: it may be a frozen part's."""
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._past, self._kept = self._kept, []
+        self._now, self._aside = [], None
+
+    def end_micro_batch(self, *, keep: bool) -> None:
+        """Begin a micro-batch; `keep` what was returned in the last one, where another model may be given it yet."""
+        if keep:
+            self._kept += [(one, [tensor.detach() for tensor in made]) for one, made in self._now]
+        self._now = []
+
+    def add(self, found: Pass, made: list[Tensor]) -> None:
+        """Add what a pass returned."""
+        self._now.append((found, made))
+
+    def add_aside(self, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
+        """Add what a call without gradients was given and returned, in place of the last such call."""
+        self._aside = inputs, keywords, made
+
+    def given_aside(self, given: Tensor) -> tuple[Any, Any] | None:
+        """Return the arguments of the last call without gradients if it made a tensor; once."""
+        if self._aside is None or not _shares(given, self._aside[2]):
+            return None
+        (inputs, keywords, _), self._aside = self._aside, None
+        return inputs, keywords
+
+    def source(self, given: Tensor) -> Pass | None:
+        """Return the pass of this micro-batch that a tensor came from."""
+        self._take_in_aside(given)
+        return _source(given, self._now)
+
+    def earlier_source(self, given: Tensor) -> Pass | None:
+        """Return the pass of this step or the one before that a tensor came from, where backward has come through."""
+        return _source(given, self._past + self._kept)
+
+    def last_of(self, count: int) -> Pass | None:
+        """Return the last pass of this micro-batch with so many samples."""
+        same = (one for one, _ in reversed(self._now) if one.samples is not None and len(one.samples) == count)
+        return next(same, None)
+
+    def _take_in_aside(self, given: Tensor) -> None:
+        """Take the last call without gradients for a frozen part of the model if it made a tensor."""
+        if self._aside is None or not _shares(given, self._aside[2]):
+            return
+        (inputs, keywords, made), self._aside = self._aside, None
+        source = identifying(inputs, keywords)
+        if source is not None:
+            frozen = Pass(False, 0, torch.zeros(0))
+            frozen.of(row_digests(source).cpu())
+            self._now.append((frozen, made))
+
+
+def _source(given: Tensor, passes: _Made) -> Pass | None:
+    return next((one for one, made in reversed(passes) if _shares(given, made)), None)
+
+
+def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
+    """Tell whether a tensor is one of those that a pass returned, or a view of it."""
+    places = {tensor.untyped_storage().data_ptr() for tensor in made if not is_dtensor(tensor)} - {0}
+    return not is_dtensor(given) and given.untyped_storage().data_ptr() in places
