@@ -83,6 +83,12 @@ def _holds(outer: torch.optim.Optimizer, inner: torch.optim.Optimizer) -> bool:
     return any(value is inner for value in vars(outer).values())
 
 
+def owners_of(optimizer: torch.optim.Optimizer) -> list[nn.Module]:
+    """Return the outermost modules that own what an optimizer updates."""
+    wanted = parameters_of(optimizer)
+    return _outermost([m for m in _modules() if not wanted.keys().isdisjoint(map(id, m.parameters()))])
+
+
 def model_of(optimizer: torch.optim.Optimizer, called: nn.Module | None) -> nn.Module:
     """Return the module to record: what the script calls, where that owns all that the optimizer updates.
 

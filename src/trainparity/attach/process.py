@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from trainparity.attach.first_pass import FirstPass
 from trainparity.attach.session import OPERATORS, Recorded, Session
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
@@ -37,7 +38,7 @@ class Process:
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._steps_of_others: dict[str, int] = {}
         self._stopped = False
-        self._unwatch: Callable[[], None] = lambda: None
+        self._first_pass = FirstPass(self._called)
         self._made_steps: Callable[[int], None] = lambda count: None
         """Told how many steps the first recorded optimizer has made."""
 
@@ -56,40 +57,16 @@ class Process:
 
     def _made(self, optimizer: "Optimizer") -> None:
         self._session.mark("optimizer")
-        if not self._optimizers and not self._pid:
-            self._watch_calls()
+        if not self._pid:
+            if not self._optimizers:
+                self._first_pass.begin()
+            self._first_pass.see_modules_of(optimizer)
         self._optimizers.append(weakref.ref(optimizer))
-
-    def _watch_calls(self) -> None:
-        """See the first training forward pass before any hook of its modules runs.
-
-        A hook for all modules is no way: one that is added inside a module's call misses that call, and it sees no
-        keyword arguments.
-        """
-        import torch
-        from torch._dynamo.eval_frame import skip_code
-        from torch.nn import Module
-
-        original = Module.__call__
-
-        def call(module: Any, *arguments: Any, **keywords: Any) -> Any:
-            if not torch.compiler.is_compiling() and not self._pid and torch.is_grad_enabled():
-                self._called(module)
-            return original(module, *arguments, **keywords)
-
-        # torch.compile binds what stands here: this frame is not to be compiled, those that it calls are.
-        skip_code(call.__code__)
-        Module.__call__ = call  # type: ignore[method-assign]
-
-        def unwatch() -> None:
-            Module.__call__ = original  # type: ignore[method-assign]
-
-        self._unwatch = unwatch
 
     def _called(self, module: "nn.Module") -> None:
         from trainparity.attach.owners import optimizer_of
 
-        if _loads_data():
+        if self._pid or _loads_data():
             return
         if (optimizer := optimizer_of(module, self._alive())) is not None:
             self._attach(optimizer, module)
@@ -144,7 +121,7 @@ class Process:
     def _attach(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
         """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
         self._pid = os.getpid()
-        self._unwatch()
+        self._first_pass.end()
         os.register_at_fork(after_in_child=self._forget)
         self._try(lambda: self._record_all(optimizer, called))
 
