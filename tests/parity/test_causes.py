@@ -100,6 +100,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "layout": {"groups": [0, 0]}}),
+        (CONTENT, {**CONTENT, "gradients": OFF, **seen(torch.where(IDS == 9, IDS, IDS + 1000))}),
         ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "gradients-not-zeroed": [
@@ -110,6 +111,7 @@ PROVED: dict[str, list[Pair]] = {
         ),
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
         ({}, {"gradients": scaled(0)}),
+        ({"limit": 9.0}, {"limit": 9.0, **only_update(0), "applied__norm": ones(T, P, value=0.0)}),
     ],
     "grad-scaler": [
         ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
@@ -126,6 +128,7 @@ PROVED: dict[str, list[Pair]] = {
     "precision": [
         ({}, {"gradients": scaled(float("inf"), since=2)}),
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
+        ({}, {**only_update(0), "layout": {"stored_roundoff": 2.0**-8}}),
     ],
     "frozen-parameter": [({}, {"gradients": FREEZES, "layout": {"frozen": ["a.bias"]}}), ({}, {"gradients": FREEZES})],
     "loss-normalisation": [

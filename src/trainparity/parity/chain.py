@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.fitting import fit
-from trainparity.parity.recording.passes import INPUT, OUTPUT
+from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -49,7 +49,9 @@ class Chain:
     def of(cls, difference: "Difference") -> "Chain":
         """Compare the step's passes."""
         layouts = difference.left.layout, difference.right.layout
-        names = [name for name in layouts[0].activations if name in layouts[1].activations]
+        alike = _same_rows(difference)
+        both = [name for name in layouts[0].activations if name in layouts[1].activations]
+        names = [name for name in both if alike or not depends_on_cut(name)]
         values = _Pairs(difference, "activation", names)
         gradients = _Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
@@ -58,7 +60,7 @@ class Chain:
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         factor = gradients.factor(judged) if judged else 1.0
-        handed_on = _MAGNIFIED * values.furthest(_made(names)) if _same_rows(difference) else 0.0
+        handed_on = _MAGNIFIED * values.furthest(_made(names)) if alike else 0.0
         return cls(
             names=names,
             outputs=outputs,

@@ -71,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     clipping.clipped_otherwise,
     by_hand.changed_after_clipping,
     optimizer.optimizer_options,
+    precision.updates_round_otherwise,
     optimizer.optimizer_state,
     optimizer.other_update,
     buffers.buffers_only,

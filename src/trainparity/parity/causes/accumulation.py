@@ -8,7 +8,9 @@ from trainparity.records.numbers import number
 
 
 def _carried_differs(difference: Difference) -> bool:
-    """Tell whether a step begins with a gradient in one run only."""
+    """Tell whether a step begins with a gradient, or ends without one, in one run only."""
+    if _lost_differs(difference):
+        return True
     carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
     return (carried[0] > 0) != (carried[1] > 0)
 
@@ -45,7 +47,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
         )
     lost = [_thrown_away(trace, difference.row) for trace in (difference.left, difference.right)]
-    if lost[0] != lost[1]:
+    if _lost_differs(difference):
         return Finding(
             f"at step {difference.step} of {difference.who(lost[0])} all gradients are thrown away between "
             "backward and the update",
@@ -76,9 +78,16 @@ def _carried(trace: Trace, row: int) -> float:
 
 
 def _thrown_away(trace: Trace, row: int) -> bool:
-    """Tell whether backward passes made gradients and none is left for the update."""
+    """Tell whether backward passes made gradients and none is left for the update, clipped or not."""
     made = trace.arrays["rank/micro"][row]
-    return bool(made.numel() and made.abs().sum() and not trace.arrays["gradient/norm"][row].any())
+    return bool(made.numel() and made.abs().sum() and not trace.arrays["applied/norm"][row].any())
+
+
+def _lost_differs(difference: Difference) -> bool:
+    """Tell whether one run alone throws its gradients away; an optimizer of one class may do so at its step's end."""
+    left, right = difference.left, difference.right
+    lost = [_thrown_away(trace, difference.row) for trace in (left, right)]
+    return lost[0] != lost[1] and left.layout.optimizer == right.layout.optimizer
 
 
 def _zeroed_between(trace: Trace, row: int) -> bool:

@@ -32,6 +32,40 @@ def rounded_alike(difference: Difference) -> bool:
     return not difference.same_precision and difference.distance("gradient") <= 128 * unit
 
 
+def stored_otherwise(difference: Difference) -> bool:
+    """Tell whether weights are stored in other formats."""
+    left, right = difference.left.layout, difference.right.layout
+    return left.stored_roundoff != right.stored_roundoff
+
+
+def stored_alike(difference: Difference) -> bool:
+    """Tell whether they are, and the step's weights are apart by no more than the coarser one rounds."""
+    unit = max(trace.layout.stored_roundoff for trace in (difference.left, difference.right))
+    return stored_otherwise(difference) and difference.distance("start") <= _ROUNDED_ONCE * unit
+
+
+_ROUNDED_ONCE = 4
+"""Roundings by which weights of two formats may be apart: of the first step's, and of a few updates."""
+
+
+@rule(
+    "precision",
+    "update",
+    proof="weights are stored in other formats, and gradients, learning rate and options agree",
+    advice="keep weights in fp32 and let autocast choose the format of products",
+)
+def updates_round_otherwise(difference: Difference) -> Finding | None:
+    """Updates round to the format that weights are stored in, or are lost in it."""
+    if difference.stage != "update" or not stored_otherwise(difference):
+        return None
+    units = [trace.layout.stored_roundoff for trace in (difference.left, difference.right)]
+    return Finding(
+        f"weights round to {exact(units[0], 2)} of themselves in {difference.runs[0]} and to {exact(units[1], 2)} in "
+        f"{difference.runs[1]}, and so do updates; gradients agree",
+        {"stored_roundoff": units},
+    )
+
+
 @rule(
     "precision",
     "forward",

@@ -179,12 +179,19 @@ def _identified(difference: Difference) -> bool:
     return bool(ours & theirs) and not _at_their_places(difference)
 
 
+_BY_CHANCE = 0.05
+"""Probability below which samples that are common to both runs are not in the same steps by chance."""
+
+
 def _at_their_places(difference: Difference) -> bool:
     """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed."""
     ours, theirs = _over_the_run(difference)
     common = ours & theirs
     if 2 * len(common) >= min(len(ours), len(theirs)):
         return False
+    steps = len(difference.left.layout.steps)
+    if steps > 1 and common and steps ** -len(common) > _BY_CHANCE:
+        return False  # the same few samples come in the same steps by chance
     for row in range(len(difference.left.layout.steps)):
         one, two = (common & set(_identities(trace, row)) for trace in (difference.left, difference.right))
         ranks = [set(seen) - {0} for seen in difference.right.arrays["rank/samples"][row].tolist()]

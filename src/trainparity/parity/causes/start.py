@@ -1,6 +1,7 @@
 """Weights that the step starts from."""
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.precision import stored_alike
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 
@@ -17,7 +18,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     left, right = difference.left, difference.right
     names = [name for name in difference.beyond["start"] if name != ALL]
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
-    if not names and not untied:
+    if not untied and (not names or stored_alike(difference)):
         return None
     row, steps = difference.row, left.layout.steps
     if row > 0 and not untied and steps[row] - steps[row - 1] > 1:

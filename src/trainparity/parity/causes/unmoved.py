@@ -1,6 +1,7 @@
 """Parameters without a gradient, or that the optimizer does not move."""
 
 from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
 
 
@@ -104,7 +105,8 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
         name not in unheld and rates is not None and float(min(r[i] for r in rates)) == 0
         for i, name in enumerate(names)
     ]
-    rows = ((moved[0] != moved[1]) & with_gradient).nonzero().flatten().tolist()
+    lost = (moved[0] != moved[1]) & with_gradient & (not stored_otherwise(difference))
+    rows = lost.nonzero().flatten().tolist()
     odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))
     if not odd:
         return None

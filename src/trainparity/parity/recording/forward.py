@@ -13,8 +13,8 @@ from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.identity import identifying, is_one_sample
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, has_rows, numbered, tensors
-from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
+from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
 from trainparity.parity.recording.returned import Returned
 from trainparity.parity.recording.sketch import Sketcher, row_digests
 
@@ -66,6 +66,8 @@ class ForwardHooks:
 
     def _attach(self) -> None:
         for name, module in self._leaves:
+            if sums_over_positions(module):
+                self._handles += OtherLayout(module, self._moves_sums).handles
 
             def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> Any:
                 if not self._looking() or not self._is_ours(module):
@@ -87,6 +89,9 @@ class ForwardHooks:
         for module in called:
             self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
+
+    def _moves_sums(self) -> bool:
+        return self._noise is not None and self._looking()
 
     @property
     def outputs(self) -> list[str]:
@@ -208,9 +213,16 @@ class ForwardHooks:
                 self.on_evaluated()
             return False
         if found.source is None or found.source not in self._passes:
-            for place, tensor in enumerate(list(tensors((inputs, keywords)))[:_MOST_TENSORS]):
-                self._note(numbered(INPUT, place), found.see_tensor(numbered(INPUT, place), tensor, self._sketch, None))
+            self._see_inputs(found, list(tensors((inputs, keywords)))[:_MOST_TENSORS])
         return True
+
+    def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:
+        for place, tensor in enumerate(map(as_dense, given)):
+            name: str | None = numbered(INPUT, place)
+            if not found.see_tensor(str(name), tensor, self._sketch, None):
+                name = found.see_whole(str(name), tensor, self._sketch)
+            if name:
+                self._note(name, True)
 
     def _evaluates_again(self, found: Pass) -> bool:
         """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does."""

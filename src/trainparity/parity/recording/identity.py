@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from trainparity.parity.recording.passes import has_rows
+from trainparity.parity.recording.passes import as_dense, has_rows
 from trainparity.parity.recording.sketch import row_digests
 
 
@@ -21,7 +21,8 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
         return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
     named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
     leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
-    tensor = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and has_rows(leaf)), None)
+    dense = (as_dense(leaf) for leaf in leaves if isinstance(leaf, Tensor))
+    tensor = next((leaf for leaf in dense if has_rows(leaf)), None)
     mask = named.get("attention_mask")
     if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)

@@ -19,6 +19,8 @@ STAND_IN = torch.iinfo(torch.int64).min
 INPUT, OUTPUT = "(input)", "(output)"
 """The names of what the model is given and of what it returns, among its activations."""
 
+_WHOLE = " (whole)"
+
 _CHUNK = 1 << 24
 """Numbers that are held in float64 at a time."""
 
@@ -98,6 +100,17 @@ class Pass:
             tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
         return True
 
+    def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
+        """Add a tensor whose rows are no samples, as an RNN's hidden state; return its name, None if it has no numbers.
+
+        The sum over micro-batches depends on how the batch was cut.
+        """
+        if is_dtensor(tensor) or tensor.layout != torch.strided or tensor.is_nested or not tensor.numel():
+            return None
+        bounded = torch.nan_to_num(where_float64_is(tensor.detach()).double(), posinf=_INFINITE, neginf=-_INFINITE)
+        _add(self.activations, name + _WHOLE, sketch(bounded))
+        return name + _WHOLE
+
     def _given_back(self, name: str, gradient: Tensor | None, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
         if gradient is None:  # an undefined one, as an LSTM's second backward pass hands over
             return None
@@ -125,6 +138,9 @@ def _signs(hashes: Tensor, count: int) -> Tensor:
     return (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
 
 
+_INFINITE = 1e4
+"""What stands for infinity in a mask."""
+
 _CALL = " (call "
 
 _MOST_CALLS = 8
@@ -146,9 +162,25 @@ def numbered(name: str, place: int) -> str:
     return f"{name}.{place}" if place else name
 
 
+def depends_on_cut(name: str) -> bool:
+    """Tell whether what is recorded under a name depends on how the batch was cut into passes."""
+    return name.endswith(_WHOLE)
+
+
 def tensors(values: Any) -> Iterable[Tensor]:
     """Return the tensors in arguments or results, in their order."""
     return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+_MOST_DENSE = 1 << 26
+"""Numbers up to which a sparse tensor is looked at as a dense one."""
+
+
+def as_dense(tensor: Tensor) -> Tensor:
+    """Return a sparse tensor with all of its numbers, as a graph's features and edges, unless it is very large."""
+    if tensor.layout == torch.strided or is_dtensor(tensor) or tensor.is_nested or tensor.numel() > _MOST_DENSE:
+        return tensor
+    return tensor.detach().to_dense()
 
 
 def has_rows(tensor: Tensor) -> bool:

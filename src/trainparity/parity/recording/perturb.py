@@ -1,7 +1,10 @@
 """What makes a twin: weights, outputs of modules and gradients on their way back that differ by rounding."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format, where_float64_is
 from trainparity.parity.recording.groups import part
@@ -45,3 +48,39 @@ class Noise:
         drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
         exact = tensor if tensor.dtype == torch.float64 else tensor.float()
         return (exact * (1 + 2 * unit * (2 * drawn - 1))).to(tensor.dtype)
+
+
+class OtherLayout:
+    """Hooks by which a twin's normalisation layers sum in another order, in traced steps.
+
+    What they sum over has up to a million numbers, one after the other with channels last, in a cascade else: rounding
+    that noise on each number does not show, as it averages out.
+    """
+
+    def __init__(self, module: nn.Module, active: Callable[[], bool]) -> None:
+        """Attach to a layer, ahead of other hooks; `active` tells whether the pass is to be changed."""
+        self._active, self._turned = active, False
+        self.handles = [module.register_forward_pre_hook(self._turn), module.register_forward_hook(self._turn_back)]
+
+    def _turn(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        self._turned = bool(inputs) and isinstance(inputs[0], Tensor) and inputs[0].ndim in _CHANNELS_LAST
+        self._turned = self._turned and self._active()
+        return (_turned(inputs[0]), *inputs[1:]) if self._turned else None
+
+    def _turn_back(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        return _turned(output) if self._turned else None
+
+
+def sums_over_positions(module: nn.Module) -> bool:
+    """Tell whether a layer takes means over the positions of an image."""
+    return isinstance(module, (nn.modules.batchnorm._NormBase, nn.GroupNorm))
+
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """Return an image with channels last if they are first in memory, and the other way round."""
+    return tensor.contiguous(
+        memory_format=_CHANNELS_LAST[tensor.ndim] if tensor.is_contiguous() else torch.contiguous_format
+    )

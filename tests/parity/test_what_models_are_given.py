@@ -1,0 +1,88 @@
+"""Inputs that are no plain batch, and images in another memory format."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+STEPS, NODES, CLASSES = 3, 24, 4
+FEATURES = torch.rand(NODES, 6, generator=torch.Generator().manual_seed(1)).round()
+EDGES = torch.rand(NODES, NODES, generator=torch.Generator().manual_seed(2)).gt(0.8).float() + torch.eye(NODES)
+LABELS = torch.randint(0, CLASSES, (NODES,), generator=torch.Generator().manual_seed(3))
+LINES = torch.randn(STEPS, 5, 8, 6, generator=torch.Generator().manual_seed(4))
+IMAGES = torch.randn(2, 64, 4, 64, 64, generator=torch.Generator().manual_seed(5)) + 0.3
+
+Loss = Callable[[nn.Module, int], Tensor]
+
+
+class OverGraph(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, CLASSES)
+
+    def forward(self, features: Tensor, edges: Tensor) -> Tensor:
+        return torch.sparse.mm(edges, self.layer(features.to_dense()))
+
+
+def trained(folder: Path, model: Callable[[], nn.Module], loss: Loss, steps: int = STEPS, twins: int = 0) -> Path:
+    for twin in range(twins + 1):
+        torch.manual_seed(0)
+        made = model()
+        optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
+        with trainparity.record(made, optimizer, folder, twin=twin):
+            for step in range(steps):
+                optimizer.zero_grad()
+                loss(made, step).backward()
+                optimizer.step()
+    return folder
+
+
+def over_graph(features: Tensor = FEATURES, edges: Tensor = EDGES, labels: Tensor = LABELS) -> Loss:
+    return lambda model, step: functional.cross_entropy(model(features.to_sparse(), edges.to_sparse()), labels)
+
+
+def test_sparse_inputs_are_samples_and_other_ones_are_named(tmp_path: Path) -> None:
+    reference = trained(tmp_path / "a", OverGraph, over_graph(), twins=1)
+    faults = {
+        "inputs": over_graph(edges=torch.eye(NODES)),
+        "loss-or-targets": over_graph(labels=LABELS.flip(0)),
+    }
+    for cause, loss in faults.items():
+        assert compare_folders(reference, trained(tmp_path / cause, OverGraph, loss)).cause == cause
+
+
+def with_hidden_state(factor: float) -> Loss:
+    """Time comes first: [5, 8, 6], and a state [1, 8, 3] beside it."""
+
+    def loss(model: nn.Module, step: int) -> Tensor:
+        found, _ = model(LINES[step], torch.full((1, 8, 3), factor * (step + 1)))
+        return found.square().mean()
+
+    return loss
+
+
+def test_a_hidden_state_of_other_values_is_another_input(tmp_path: Path) -> None:
+    def model() -> nn.Module:
+        return nn.RNN(6, 3)
+
+    reference = trained(tmp_path / "a", model, with_hidden_state(0.1), twins=1)
+    assert compare_folders(reference, trained(tmp_path / "b", model, with_hidden_state(0.0))).cause == "inputs"
+
+
+def over_images(memory_format: torch.memory_format) -> Loss:
+    return lambda model, step: model(IMAGES[step].to(memory_format=memory_format)).square().mean()
+
+
+def test_sums_over_many_positions_may_run_in_another_order(tmp_path: Path) -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 8, stride=8))
+
+    reference = trained(tmp_path / "a", model, over_images(torch.contiguous_format), steps=2, twins=1)
+    other = trained(tmp_path / "b", model, over_images(torch.channels_last), steps=2)
+    found = compare_folders(reference, other)
+    assert found.verdict == "equivalent", found
