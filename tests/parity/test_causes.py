@@ -155,6 +155,8 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
         ({}, {"gradients": decayed, "rank__micro": ones(T, 1, 1, 256)}),
         (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
+        ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
+        ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
     ],
     "backward": [
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),

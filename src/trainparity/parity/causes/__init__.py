@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     passes.loss_or_targets,
     optimizer.moved_otherwise,
     loss.weights_penalised,
+    loss.gradients_penalised,
     passes.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,

@@ -4,10 +4,17 @@ from torch import Tensor
 
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import multiple_of_the_weights, own_gradients_agree, same_cut, same_start
+from trainparity.parity.causes.passes import (
+    adds_up,
+    multiple_of_the_weights,
+    own_gradients_agree,
+    same_cut,
+    same_start,
+)
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact, number
 
 
@@ -44,13 +51,27 @@ def scaled(difference: Difference) -> Finding | None:
 
 
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
-    """Tell whether the loss can have been scaled: in a coarse format the gradient of equal outputs must show it too."""
+    """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
-    if not is_coarse(difference.left.layout) or not chain.judged or not same_cut(difference):
+    if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in _both(difference)):
         return True
     counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
+    if not is_coarse(difference.left.layout):
+        # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
+        other = bool(set(chain.judged) & set(chain.backward)) or _all_zero(difference)
+        return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and abs(chain.factor / factor - 1) < _SAME_FACTOR)
+
+
+def _both(difference: Difference) -> tuple[Trace, Trace]:
+    return difference.left, difference.right
+
+
+def _all_zero(difference: Difference) -> bool:
+    """Tell whether the model returns zero for all, as a new head does: what gradient it gets says little."""
+    places = [difference.left.layout.activations.index(name) for name in difference.chain.judged]
+    return not difference.left.arrays["activation/sketch"][difference.row][places].any()
 
 
 _SAME_FACTOR = 0.05
@@ -181,4 +202,27 @@ def weights_penalised(difference: Difference) -> Finding | None:
         f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times the "
         f"weights, in {some(found[1])}; the model returns the same, and the gradient of the loss by that agrees",
         {"factor": found[0], "parameters": found[1]},
+    )
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="outputs and the gradient of the loss by them agree, backward passes are made that can be differentiated "
+    "again, and the gradients of parameters differ: a term of the loss that is made of gradients",
+    advice="compare the terms of the loss that are made of gradients, such as a gradient penalty, and their weight",
+)
+def gradients_penalised(difference: Difference) -> Finding | None:
+    """A term of the loss is made of gradients, and weighs otherwise in it, or is in one run only."""
+    made = [trace.layout.differentiable for trace in _both(difference)]
+    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
+        return None
+    if not any(made) or set(difference.chain.judged) & set(difference.chain.backward):
+        return None
+    if own_gradients_agree(difference) is not False:
+        return None
+    return Finding(
+        "the model returns the same in both runs, and the gradient of the loss by that agrees; the loss has a term "
+        f"made of gradients (create_graph), which is another one in {difference.runs[1]}",
+        {"differentiable_backward_passes": [float(one) for one in made], "parameters": difference.beyond["gradient"]},
     )

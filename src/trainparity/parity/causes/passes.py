@@ -178,7 +178,7 @@ def _changed_later(difference: Difference) -> Finding | None:
     """Find gradients that are not what backward passes have made: something changes them before they are applied."""
     if max(difference.numbers("closure/again")):
         return None
-    changed = [not _adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
+    changed = [not adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
     names = [name for name in difference.beyond["gradient"] if name != ALL]
     if changed[0] == changed[1] or not names:
         return None
@@ -209,7 +209,7 @@ _PENALTY_LEFT_OVER = 0.02
 """Part of a difference of gradients that may be something else than a multiple of the weights: rounding."""
 
 
-def _adds_up(trace: Trace, row: int) -> bool:
+def adds_up(trace: Trace, row: int) -> bool:
     """Tell whether the gradient is the mean over ranks of what their backward passes have made."""
     micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]
     if not micro.any() or int(trace.arrays["rank/backwards"][row].amax()) > micro.shape[1]:

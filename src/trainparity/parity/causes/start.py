@@ -16,7 +16,9 @@ from trainparity.parity.distance import ALL
 def weights_not_loaded(difference: Difference) -> Finding | None:
     """The weights that the step starts from are other weights, though the step before ended with equal ones."""
     left, right = difference.left, difference.right
-    names = [name for name in difference.beyond["start"] if name != ALL]
+    # Another optimizer may have made its step before this one's begins.
+    of_another = set(left.layout.unoptimised) ^ set(right.layout.unoptimised)
+    names = [name for name in difference.beyond["start"] if name != ALL and name not in of_another]
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
     if not untied and (not names or stored_alike(difference)):
         return None

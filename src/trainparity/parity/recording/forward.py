@@ -57,6 +57,8 @@ class ForwardHooks:
         """Called at the start of each backward pass through what the model returned."""
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
+        self.differentiable = False
+        """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
         self._expected: list[Tensor] = []
@@ -323,6 +325,7 @@ class ForwardHooks:
 
     def sums(self) -> Tensor:
         """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
+        self.differentiable |= any(one.differentiable for one in self._passes)
         found = torch.zeros(2, len(self.names), self._sketch.size, dtype=torch.float64)
         for one in self.passes():
             for kind, values in enumerate((one.activations, one.gradients)):

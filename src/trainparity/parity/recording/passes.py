@@ -53,6 +53,8 @@ class Pass:
         """Whether a backward pass came through it."""
         self.drew = False
         """Whether it drew random numbers."""
+        self.differentiable = False
+        """Whether a gradient came through it that can be differentiated again: `create_graph`."""
         self.activations: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
         self._calls: Counter[str] = Counter()
@@ -114,6 +116,7 @@ class Pass:
     def _given_back(self, name: str, gradient: Tensor | None, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
         if gradient is None:  # an undefined one, as an LSTM's second backward pass hands over
             return None
+        self.differentiable |= torch.is_grad_enabled()
         if (seen := self._sum(gradient, sketch)) is not None:
             _add(self.gradients, name, seen)
         return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None

@@ -47,6 +47,8 @@ class Layout(Record):
     """Modules whose outputs were seen, in the order of the forward pass."""
     outputs: list[str] = Field(default_factory=list)
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
+    differentiable: bool = False
+    """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     modules: dict[str, str] = Field(default_factory=dict)
     """Class by name of every module; one that extends PyTorch's names both, as `Norm(BatchNorm2d)`."""
     tied: dict[str, str] = Field(default_factory=dict)

@@ -81,6 +81,7 @@ class StepWatch:
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
             "outputs": self.forward.outputs,
+            "differentiable": self.forward.differentiable,
         }
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
