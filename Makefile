@@ -68,13 +68,14 @@ bench: setup ## measure everything that has a target; figures and a page of them
 	python benchmarks/step_time.py
 	python benchmarks/loop_overhead.py
 	python benchmarks/speedup_intervals.py
-	python benchmarks/recorder.py --no-large
+	python benchmarks/recorder.py --rounds 3 --steps 50 --no-large
 	python benchmarks/loading.py
 	python benchmarks/compile_cost.py
 	python benchmarks/ddp.py
 	python benchmarks/tanhexp.py
 	python benchmarks/precision.py
 	python benchmarks/growth.py
+	python benchmarks/startup.py
 	python benchmarks/page.py
 
 gpu: ## on a machine with a GPU: its tests, pipeline, studies and profiles in pieces, without network

@@ -1,7 +1,7 @@
 """What DDP costs on two ranks of one thread each: synchronising once a step, its options, optimizers, efficiency.
 
 Both ranks make the steps of all lanes in the same turns; rank 0's times count. The model that is bound by
-communication has wide layers and few samples, the other one convolutions.
+communication is an embedding: all of its gradient is reduced, of which a micro-batch makes a few rows.
 """
 
 import os
@@ -35,7 +35,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {"foreach": {"foreach": True}, "fused": 
 
 def main(
     steps: Annotated[int, typer.Option(min=6)] = 30,
-    width: Annotated[int, typer.Option(help="Of the layers bound by communication.")] = 1536,
+    width: Annotated[int, typer.Option(help="Of the embedding and of wide layers.")] = 2048,
     channels: Annotated[int, typer.Option(help="Of the convolutions.")] = 48,
 ) -> None:
     """Measure, print and write benchmarks/results/ddp-<device>.json."""
@@ -66,10 +66,12 @@ def _wide(width: int) -> nn.Module:
 def _accumulation(rank: int, steps: int, width: int) -> dict[str, float]:
     """Return the time of steps that synchronise in every micro-batch over those of our strategy."""
     strategy = Ddp(Execution(device=torch.device("cpu"), rank=rank, world_size=RANKS))
-    inputs = torch.randn(MICRO_BATCHES, 2, width)
+    torch.manual_seed(0)
+    inputs = torch.randint(width, (MICRO_BATCHES, 4))
 
     def lane(*, always: bool) -> Lane:
-        model = strategy.setup(_wide(width), workloads.load("toy-linear", {}))
+        embedding = nn.Sequential(nn.Embedding(width, width), nn.Linear(width, 16))
+        model = strategy.setup(embedding, workloads.load("toy-linear", {}))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
         def step() -> None:

@@ -19,7 +19,13 @@ TINY: dict[str, dict[str, Any]] = {
     "tanhexp": {"steps": 6, "elements": 64, "compiled": False},
     "precision": {"steps": 6, "width": 8, "batch": 2},
 }
-"""Those of one process; the others start several, and are tried by `make bench` alone."""
+"""Those of one process."""
+SEVERAL: dict[str, dict[str, Any]] = {
+    "ddp": {"steps": 6, "width": 8, "channels": 2},
+    "growth": {"largest": 10**6, "ranks": 2, "runs": 4},
+    "startup": {"turns": 6, "check": False},
+}
+"""Those that start processes, which takes longer."""
 
 Load = Callable[[str], ModuleType]
 
@@ -38,9 +44,9 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Load]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", [*TINY, *(pytest.param(name, marks=pytest.mark.study) for name in SEVERAL)])
 def test_a_benchmark_writes_its_figures_and_targets(name: str, module: Load, tmp_path: Path) -> None:
-    module(name).main(**TINY[name])
+    module(name).main(**(TINY | SEVERAL)[name])
     [path] = tmp_path.glob("*.json")
     found = json.loads(path.read_text())
     assert found["benchmark"] == name and found["targets"]
@@ -79,5 +85,5 @@ def test_in_turns_everyone_is_first_as_often(module: Load) -> None:
 def test_make_bench_runs_what_is_there() -> None:
     [recipe] = re.findall(r"^bench:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"benchmarks/(\w+)\.py", recipe)
-    assert named[-1] == "page" and set(TINY) < set(named)
+    assert named[-1] == "page" and {*TINY, *SEVERAL} < {*named}
     assert [name for name in named if not (FOLDER / f"{name}.py").exists()] == []
