@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.browser import complaints
 from tests.support.project import Project, commit_small
 from trainparity.launch.containers import look
+from trainparity.records.numbers import number
+from trainparity.report.schema import Summary
 
 TRAINED = {"cpu", "dp", "ddp", "gradaccum", "fsdp-offload", "compiled"}
 
@@ -66,6 +69,19 @@ def test_every_configuration_trains_and_is_judged(project: Project) -> None:
         assert statuses[name]["reason"] and statuses[name]["remedy"]
     known = summary["known_answer"]
     assert isinstance(known, dict) and known["reproduced"] is True
+
+
+def test_its_page_shows_the_summary_and_a_browser_finds_no_fault(project: Project) -> None:
+    path = project.folder / "reports/index.html"
+    text = path.read_text(encoding="utf-8")
+    summary = Summary.read(project.folder / "reports/summary.json")
+    table = text.partition("Verdict, time and memory of each configuration")[2].partition("</table>")[0]
+    rows = {re.sub("<.*", "", row): row for row in table.split('<th scope="row">')[1:]}
+    for name, run in summary.configurations.items():
+        assert ((run.verdict and run.verdict.verdict) or run.status.status) in rows[name]
+        assert not run.figures or f">{number(run.figures.step_ms.median)}<" in rows[name]
+    assert complaints(path) == []
+    assert complaints(path, width=390) == []
 
 
 def test_a_second_repro_trains_nothing(project: Project) -> None:

@@ -9,9 +9,12 @@ from typing import Protocol
 
 import pytest
 
+from tests.support.browser import complaints
 from tests.support.forked import forked
-from trainparity.parity.compare import compare_folders
+from trainparity.parity.compare import compare_folders, compare_in_detail
 from trainparity.parity.recording.trace import Trace
+from trainparity.report import page
+from trainparity.report.origin import Origin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOOPS = {"accelerate": "accelerate", "fabric": "lightning", "lightning": "lightning", "transformers": "transformers"}
@@ -76,10 +79,13 @@ def test_the_token_mean_bug_of_2024_is_named_and_its_repair_is_equivalent(run: R
     run("token_means.py", str(tmp_path / "full"), "full", TRAINPARITY_TWIN="1")
     for how in ("means", "tokens"):
         run("token_means.py", str(tmp_path / how), how)
-    found = compare_folders(tmp_path / "full", tmp_path / "means")
+    found, details = compare_in_detail(tmp_path / "full", tmp_path / "means")
     assert (found.verdict, found.cause, found.step) == ("different", "loss-normalisation", 0), found.reason
     assert "mean of means" in (found.explanation or "")
     # Each micro-batch weighs its share of the tokens: by their count, the weights are 1 on average.
     weights = found.evidence["weights_of_the_reference"]
     assert sum(weights) / len(weights) == pytest.approx(1, abs=1e-3) and max(weights) > 1.05 * min(weights)
     assert compare_folders(tmp_path / "full", tmp_path / "tokens").verdict == "equivalent"
+    shown = page.compared({"means": found}, {"means": details}, Origin("trainparity compare", None), command="compare")
+    (tmp_path / "page.html").write_text(shown, encoding="utf-8")
+    assert complaints(tmp_path / "page.html") == []

@@ -51,6 +51,16 @@ def test_lines_are_told_apart(seen: str) -> None:
     assert min(apart(a, b, seen) for a, b in itertools.combinations(lines(), 2)) > 25
 
 
+@pytest.mark.parametrize("seen", SEEN)
+def test_good_bad_and_undecided_are_told_apart_although_symbol_and_word_say_it_too(seen: str) -> None:
+    style = (templates.FOLDER / "page.css").read_text(encoding="utf-8")
+    schemes = re.findall(r"--good: #(\w{6}); --bad: #(\w{6}); --warn: #(\w{6});", style)
+    assert len(schemes) == 2  # light and dark
+    for scheme in schemes:
+        colours = [[int(h[i : i + 2], 16) for i in (0, 2, 4)] for h in scheme]
+        assert min(apart(a, b, seen) for a, b in itertools.combinations(colours, 2)) > 15
+
+
 def test_the_parts_of_a_step_have_colours_of_lines() -> None:
     style = (templates.FOLDER / "page.css").read_text(encoding="utf-8")
     parts = re.findall(r"\.part-\w+ \{ background: #([0-9a-f]{6})", style)

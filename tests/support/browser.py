@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -35,3 +37,23 @@ def violations(page: Any) -> list[str]:
 
     found = Axe().run(page).response["violations"]
     return [f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}" for one in found]
+
+
+def complaints(path: Path, *, width: int = 1440) -> list[str]:
+    """Open a page with all its details; return errors, requests, plots not drawn, edges cut and what axe finds."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        with Seen(browser, path, width=width) as seen:
+            seen.page.evaluate("openAll()")
+            drawn = seen.page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.width * c.height)")
+            empty = "[...document.querySelectorAll('.plot')].filter(plot => !plot.querySelector('canvas')).length"
+            found = violations(seen.page)
+            if not drawn or not all(drawn) or seen.page.evaluate(empty):
+                found.append("a plot is not drawn")
+            if (edge := seen.page.evaluate("document.documentElement.scrollWidth")) != width:
+                found.append(f"the page reaches to {edge} of {width} pixels")
+        browser.close()
+    return [*found, *seen.messages, *(url for url in seen.requests if url != path.as_uri())]
