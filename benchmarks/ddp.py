@@ -14,13 +14,12 @@ from typing import Annotated, Any
 import torch
 import torch.distributed as dist
 import typer
-from pairs import Lane, Target, figures, take_turns
+from pairs import Lane, Target, figures, ratio, take_turns
 from results_file import save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainparity import workloads
-from trainparity.report.speedup import Ratio
 from trainparity.strategies import Execution
 from trainparity.strategies.ddp import Ddp
 
@@ -139,19 +138,18 @@ def _efficiency(rank: int, steps: int, channels: int) -> dict[str, float]:
 
 
 def _targets(found: dict[str, Any]) -> list[Target]:
-    once, efficiency = ((found[key][n] for n in ("ratio", "low", "high")) for key in ("accumulation", "efficiency"))
     return [
         Target(
             name="DDP, one synchronisation a step",
             what=f"{MICRO_BATCHES} micro-batches that all synchronise over those of which the last does, 2 ranks, gloo",
-            found=Ratio(*once),
+            found=ratio(found["accumulation"]),
             at_least=1.8,
             limited_by="what a micro-batch computes itself, and the optimizer",
         ),
         Target(
             name="DDP, efficiency of 2 ranks",
             what="a global batch on one rank over twice that on two, one thread each, convolutions",
-            found=Ratio(*efficiency),
+            found=ratio(found["efficiency"]),
             at_least=0.9,
             limited_by="the cores' common memory, and the gradients' way through gloo",
         ),

@@ -1,7 +1,7 @@
 """What every benchmark does: time things in turns, and hold their ratio against a target."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -39,6 +39,11 @@ def seconds(lane: Lane) -> float:
 def figures(times: Sequence[float], beside: Sequence[float]) -> dict[str, float]:
     """Return the median of `times` over `beside` with its 95 % interval, as a result file keeps it."""
     return {key: round(value, 4) for key, value in speedup(times, beside)._asdict().items()}
+
+
+def ratio(found: Mapping[str, Any]) -> Ratio:
+    """Return what `figures` made, to hold it against a target."""
+    return Ratio(found["ratio"], found["low"], found["high"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,7 @@ def _targets(found: dict[str, dict[str, float]]) -> list[Target]:
         ),
         Target(
             name="TanhExp, error far from 0",
-            what=f"largest relative error of value and derivative for |x| from {FAR[0]:g} to {FAR[-1]:g}",
+            what=f"largest relative error of value and derivative for x from {FAR[0]:g} to {FAR[-1]:g} and -x",
             found=exactly(best["largest_error"]),
             at_most=1e-5,
             limited_by="e^x, which overflows",
