@@ -15,7 +15,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.backward import SIZE
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.sketch import Sketcher, digest
+from trainparity.parity.recording.sketch import Sketcher, digest, levels
 from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.verdict import Verdict
@@ -95,6 +95,7 @@ def trace(
             "start/sketch": torch.stack([sketch(w) for w in before.values()]),
             "activation/sketch": torch.stack([sketch(a) for a in seen.values()]),
             "activation_gradient/sketch": torch.stack([sketch(b) for b in back.values()]),
+            "gradient/levels": torch.stack([levels(g) for g in whole.values()]),
             "applied/norm": torch.stack([kept * g.norm() for g in whole.values()]),
             "state/norm": torch.ones(len(SHAPES)) * step, "optimizer_step": torch.tensor(float(step)),
             "loss": torch.tensor(1.0), "sequence": torch.tensor(step), "made_elsewhere": torch.tensor(0),

@@ -44,8 +44,8 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right)
         apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
-    lengths = _with_all(ours)
-    return _ratio(_with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
+    lengths = with_all(ours)
+    return ratio(with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
 
 
 def _nobodys(left: Trace, right: Trace) -> Tensor:
@@ -92,8 +92,8 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
         return unit * _shrunk(trace)
     if kind != "update":
         return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
-    update = _with_all(norms(trace, "update"))
-    amplified = unit * _ratio(_with_all(norms(trace, "weight")), update).clamp(min=1)
+    update = with_all(norms(trace, "update"))
+    amplified = unit * ratio(with_all(norms(trace, "weight")), update).clamp(min=1)
     return torch.where(update > 0, amplified, unit)
 
 
@@ -106,7 +106,7 @@ def _shrunk(trace: Trace) -> Tensor:
 
     There the terms of its sum stay as long as they were, and cancel.
     """
-    lengths = _with_all(norms(trace, "gradient")).double()
+    lengths = with_all(norms(trace, "gradient")).double()
     longest = lengths.nan_to_num(0.0, posinf=0.0).cummax(0).values
     shrunk = torch.where(lengths > 0, longest / (_TERMS * lengths), 1.0).nan_to_num(1.0).clamp(min=1, max=INFINITE)
     return torch.maximum(shrunk, shrunk[:, -1:])
@@ -129,7 +129,7 @@ def _cancellation(trace: Trace) -> Tensor:
             channels = trace.layout.buffers[name][0] if trace.layout.buffers[name] else 1
             # |std|^2 is the sum of the variances: at most sqrt(channels) times their L2 norm.
             terms[:, place] = (channels**0.5 * lengths[:, variance] + lengths[:, place] ** 2).sqrt()
-    return _ratio(_with_all(terms), _with_all(lengths)).nan_to_num(1.0, posinf=INFINITE).clamp(min=1)
+    return ratio(with_all(terms), with_all(lengths)).nan_to_num(1.0, posinf=INFINITE).clamp(min=1)
 
 
 def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tensor:
@@ -137,10 +137,11 @@ def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tenso
     return (distances(left, right, kind) / floor).clamp(max=INFINITE)
 
 
-def _with_all(values: Tensor) -> Tensor:
+def with_all(values: Tensor) -> Tensor:
     """Append the L2 norm over all tensors: [T, n] to [T, n + 1]."""
     return torch.cat([values, torch.linalg.vector_norm(values, dim=1, keepdim=True)], dim=1)
 
 
-def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Divide; nothing over nothing is nothing."""
     return torch.where(numerator == 0, 0.0, numerator / denominator)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding
+from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import RecordError
@@ -54,7 +55,9 @@ class NoiseFloor:
         self.reference = reference
         self.flaw: str | None = _of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
-        self._floors = {kind: self._measure(twins, kind) for kind in _COMPARED}
+        self._floors: dict[Compared, Tensor] = {}
+        for kind in _COMPARED:
+            self._floors[kind] = self._measure(twins, kind)
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
@@ -63,7 +66,10 @@ class NoiseFloor:
     def _measure(self, twins: Sequence[Trace], kind: Compared) -> Tensor:
         reference = self.reference
         apart = torch.stack([_known(reference, twin, kind) for twin in twins])
-        floor = _running_maximum(reference, torch.maximum(apart.amax(0), rounding(reference, kind)))
+        floor = torch.maximum(apart.amax(0), rounding(reference, kind))
+        if kind in ("update", "weight"):
+            floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+        floor = _running_maximum(reference, floor)
         if kind in KINDS:
             self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, floor)
         return floor
@@ -148,7 +154,10 @@ class AnalyticFloor:
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
-        return _running_maximum(self.reference, rounding(self.reference, kind) * self._growth)
+        floor = rounding(self.reference, kind) * self._growth
+        if kind in ("update", "weight"):
+            floor = torch.maximum(floor, amplified(self.reference, kind, self["gradient"]))
+        return _running_maximum(self.reference, floor)
 
     @cached_property
     def _growth(self) -> Tensor:

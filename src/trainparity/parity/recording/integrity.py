@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.backward import SIZE
+from trainparity.parity.recording.sketch import LEVELS
 
 _SHAPES = {
     "gradient/sketch": "TPS", "gradient/norm": "TP", "gradient/digest": "TP",
+    "gradient/levels": "TPL",
     "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation_gradient/sketch": "TAS",
@@ -25,7 +27,10 @@ _SHAPES = {
     "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
     "closure/again": "T", "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
-"""The shape of every array: T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches."""
+"""The shape of every array.
+
+T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches, L levels of size.
+"""
 
 _SETTING = "setting/"
 _WHOLE = (torch.int64, torch.bool)
@@ -51,6 +56,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
     sizes = {
         "T": len(layout.steps), "P": len(layout.parameters), "B": len(layout.buffers), "A": len(layout.activations),
         "N": len(layout.modules), "R": layout.world_size, "S": layout.sketch_size, "M": SIZE,
+        "L": LEVELS,
     }  # fmt: skip
     if not layout.steps or layout.steps != sorted({step for step in layout.steps if step >= 0}):
         return "steps: there are none, or they are not in order"

@@ -57,6 +57,25 @@ def norm(tensor: Tensor) -> float:
     return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
 
 
+LEVELS = 16
+"""Levels of `levels`: a number on the last one is at most a billionth of the root mean square."""
+
+
+def levels(tensor: Tensor) -> Tensor:
+    """Return which part of a tensor's elements is how small: float64 [LEVELS], on the CPU.
+
+    An element x on level k has |x| from 4^-(k+1) to 4^-k of the root mean square; the first level also holds the larger
+    ones, the last one the smaller ones. Zeros are on none.
+    """
+    flat = where_float64_is(_dense(tensor).flatten()).float()
+    if not len(flat):
+        return torch.zeros(LEVELS, dtype=torch.float64)
+    relative = flat / torch.linalg.vector_norm(flat) * len(flat) ** 0.5
+    exponents = torch.frexp(relative).exponent[(relative != 0) & relative.isfinite()]
+    found = torch.bincount(exponents.neg().clamp(0, 2 * LEVELS - 1).long() // 2, minlength=LEVELS)
+    return (found.double() / len(flat)).cpu()
+
+
 def digest(tensor: Tensor) -> int:
     """Hash a tensor's bits to 64: any one changed element changes it, and any other change but for bad luck."""
     flat = _dense(tensor).contiguous().flatten()

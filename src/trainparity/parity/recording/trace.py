@@ -23,7 +23,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[4] = 4
+    version: Literal[5] = 5
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -86,6 +86,7 @@ class Trace:
 
     - `gradient`, `weight`, `buffer`: `<kind>/sketch` float64 [T, P, S], `<kind>/norm` [T, P], `<kind>/digest` int64.
       Gradients after reduction and unscaling, before clipping; weights and buffers after the update.
+    - `gradient/levels` [T, P, 16]: which part of a gradient's elements is how small, see `sketch.levels`.
     - `start/sketch` [T, P, S]: weights before the update. `activation/sketch`, `activation_gradient/sketch` [T, A, S]:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen. `applied/norm` [T, P]:

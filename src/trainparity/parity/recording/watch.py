@@ -14,7 +14,7 @@ from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.sketch import Sketcher, digest, full, mix, norm
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, mix, norm
 from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
 
 MAX_SAMPLES = 4096
@@ -217,6 +217,7 @@ class StepWatch:
         count, combined = len(tensors), 0
         sketches = torch.zeros(count, self._sketch.size, dtype=torch.float64)
         norms, digests = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+        small = torch.zeros(count, LEVELS, dtype=torch.float64)
         for index, tensor in enumerate(tensors):
             if tensor is None:
                 continue
@@ -225,6 +226,10 @@ class StepWatch:
             digests[index], combined = hashed, derived_seed(combined, hashed)
             if ranks.rank() == 0:
                 norms[index], sketches[index] = norm(whole), self._sketch(whole)
+                if kind == "gradient":
+                    small[index] = levels(whole)
+        if kind == "gradient":
+            self._arrays["gradient/levels"] = small
         self._arrays |= {f"{kind}/sketch": sketches, f"{kind}/norm": norms, f"{kind}/digest": digests}
         return combined
 
