@@ -24,7 +24,7 @@ def test_too_little_shared_memory_is_said_at_once_and_the_training_is_the_same(p
     assert project.status("cpu")["status"] == "trained"
     assert re.search(
         r"loading batch 1 of 6 in worker processes failed: RuntimeError: unable to allocate shared memory.* "
-        r"num_workers 2 x prefetch_factor 2 batches of 3 MiB wait in shared memory, which has 1 MiB, .*--shm-size.*"
+        r"num_workers 2 x prefetch_factor 2 batches of 3.00 MiB wait in shared memory, which has 1 MiB, .*--shm-size.*"
         r"This process loads the remaining batches, which are the same",
         done.stderr,
     ), done.stderr
