@@ -51,12 +51,15 @@ def test_a_fault_is_named_and_confirmed(tmp_path: Path, workload: str, cause: st
 
 
 def test_another_precision_is_judged_by_learning_curves_over_seeds(tmp_path: Path) -> None:
-    code, found = check(tmp_path, "examples.workload:Classifier", "amp-bf16", "cuda", "--steps=10", "--seeds=4")
+    code, found = check(tmp_path, "examples.workload:Classifier", "amp-bf16", "cuda", "tf32", "--steps=10", "--seeds=4")
     half = found["amp-bf16"]
     assert (half["verdict"], half["vacuous"]) == ("bitwise", True)  # the bf16 reference again
     assert half["curves"]["verdict"] == "consistent" and half["curves"]["runs"] == [4, 4]
-    expected = {"skipped": 2, "bitwise": 0}[found["cuda"]["verdict"]]
-    assert code == expected
+    reduced = found["tf32"]
+    assert reduced["vacuous"] == (reduced["verdict"] == "bitwise")
+    assert reduced["vacuous"] or "needs an NVIDIA GPU" in reduced["reason"]  # which its own reference must not hide
+    codes = {"skipped": 2, "bitwise": 0}
+    assert code == max(codes[found[name]["verdict"]] for name in ("cuda", "tf32"))
 
 
 def test_of_several_settings_the_one_that_makes_the_difference_is_named(tmp_path: Path) -> None:

@@ -74,11 +74,13 @@ class Checker:
         if bisected and found.verdict == "different" and "+" in text:
             which = bisect(text.split("+"), lambda some: self.confirmed("+".join(some), float64=float64).verdict)
             found = found.model_copy(update={"bisection": which})
+        if found.verdict not in SAME_TRAINING:
+            return found
         if configuration.precision != "fp32" and self._is_reference(configuration):
             reason = "it is its own reference; learning curves say whether it learns as fp32 does: --seeds 5"
             found = found.model_copy(update={"vacuous": True, "reason": reason})
         curves = self.params.curves
-        if curves and configuration.precision in curves.pairs and found.verdict in SAME_TRAINING:
+        if curves and configuration.precision in curves.pairs:
             found = found.model_copy(update={"curves": self.learns_alike(curves, configuration.precision)})
         return found
 

@@ -43,13 +43,14 @@ def status(json_path: answers.JsonPath = None) -> None:
     params = parameters.load(Path("params.yaml"))
     made = Planner(params, detect()).plans()
     changed, stages = plans.changes(made), plans.to_run(made, params)
+    time = schedule.seconds(stages)
     answer = {
         "changes": [change._asdict() for change in changed],
         "to_run": [name.replace("/", "@") for name in stages],
-        "seconds": schedule.seconds(stages),
+        "seconds": time,
     }
     if answers.write(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str):
-        lines, time = [change.sentence for change in changed], schedule.seconds(stages)
+        lines = [change.sentence for change in changed]
         if stages:
             how_long = "" if time is None else f", about {schedule.duration(time)}"
             lines.append(f"{len(stages)} stages to run{how_long}")

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from safetensors.torch import load_file
 from torch import Tensor
 
 from trainparity.data.prepared import Manifest, Prepared
@@ -36,8 +37,6 @@ class Streamed(Prepared):
 
 
 def _mapped_again(kind: type[Streamed], manifest: Manifest, path: Path) -> Streamed:
-    from safetensors.torch import load_file
-
     return kind(manifest, load_file(path), path)
 
 

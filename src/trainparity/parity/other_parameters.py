@@ -1,5 +1,7 @@
 """Verdicts on runs whose parameters are not the same, where their layouts alone tell why."""
 
+from typing import Any
+
 from trainparity.parity.recording.trace import TOGETHER, Layout
 from trainparity.records.verdict import Verdict
 
@@ -15,20 +17,16 @@ def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: 
     if not odd or not odd <= set(left.tied) | set(right.tied):
         return None
     shared = ", ".join(sorted(odd))
-    return Verdict(
-        left=names[0],
-        right=names[1],
-        verdict="different",
+    return _different(
+        names,
+        margin,
+        left,
         reason=f"{shared} is tied in one run only",
         cause="weights-not-loaded",
         explanation=f"{shared} shares its values with another parameter in one run, and has its own in the other",
         advice="tie the same weights in both runs, again after loading a checkpoint",
-        step=0,
         tensor=f"weight {min(odd)}",
-        weights="different",
         evidence={"tied": [f"{a} = {b}" for a, b in {**left.tied, **right.tied}.items() if a in odd]},
-        margin=margin,
-        steps_compared=len(left.steps),
     )
 
 
@@ -45,20 +43,30 @@ def _held_otherwise(names: tuple[str, str], margin: float, left: Layout, right: 
         return None
     left_out = sorted(models.keys() - {held})
     one, other = names if several is left else names[::-1]
-    return Verdict(
-        left=names[0],
-        right=names[1],
-        verdict="different",
+    return _different(
+        names,
+        margin,
+        left,
         reason=f"the optimizer of {other} does not hold {', '.join(left_out)}",
         cause="parameters-not-updated",
         link="update",
         explanation=f"the optimizer of {one} updates {', '.join(sorted(models))}, and that of {other} {held} alone",
         advice="make the optimizer from the parameters of all its models",
-        step=0,
-        weights="different",
         evidence={"not_in_the_optimizer": left_out},
+    )
+
+
+def _different(names: tuple[str, str], margin: float, left: Layout, **facts: Any) -> Verdict:
+    """Return a verdict of `different` from the first step on."""
+    return Verdict(
+        left=names[0],
+        right=names[1],
+        verdict="different",
+        weights="different",
+        step=0,
         margin=margin,
         steps_compared=len(left.steps),
+        **facts,
     )
 
 
