@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainparity.environment import IMAGE
 from trainparity.exits import exit_code
+from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.pipeline import schedule
 from trainparity.validation import ParamsError, not_one_of
@@ -38,9 +39,10 @@ def main() -> None:
 def _stop_without_dvc() -> None:
     """Stop this stage by SIGTERM when the DVC that started it has ended: nobody would take what it makes."""
     parent = os.getppid()
+    known = _is_in_our_session(parent)  # else the parent is what takes orphans: it was killed while this one started
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while known and os.getppid() == parent:
             time.sleep(_POLL_S)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -48,8 +50,15 @@ def _stop_without_dvc() -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
+def _is_in_our_session(process: int) -> bool:
+    try:
+        return os.getsid(process) == os.getsid(0)
+    except ProcessLookupError:
+        return False
+
+
 if __name__ == "__main__":
     _stop_without_dvc()
     if IMAGE.exists():  # started by a stage on the host, if not by hand
         end_with_owner(by=signal.SIGTERM)
-    sys.exit(exit_code(main))
+    leave(exit_code(main))
