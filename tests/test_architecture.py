@@ -13,6 +13,7 @@ BELOW: dict[str, set[str]] = {
     "closure": set(),
     "errors": set(),
     "exits": {"errors", "extras"},
+    "lingering": set(),
     "ownership": {"errors"},
     "scratch": set(),
     "records": {"errors"},
@@ -28,7 +29,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "ownership", "placement",
+        "lingering", "ownership", "placement",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -39,8 +40,8 @@ BELOW: dict[str, set[str]] = {
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "extras", "validation", "params", "records", "environment", "errors", "exits", "ownership", "scratch",
-        "closure", "workloads", "strategies", "training", "placement",
+        "extras", "validation", "params", "records", "environment", "errors", "exits", "lingering", "ownership",
+        "scratch", "closure", "workloads", "strategies", "training", "placement",
     },
     "pipeline": {
         "errors", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
@@ -67,11 +68,11 @@ BELOW: dict[str, set[str]] = {
     "starter": {"errors", "schemas", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
-        "claims", "report", "errors", "exits", "ownership",
+        "claims", "report", "errors", "exits", "lingering", "ownership",
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "report", "errors", "exits", "running", "pipeline", "starter", "api", "placement", "scratch",
+        "report", "errors", "exits", "lingering", "running", "pipeline", "starter", "api", "placement", "scratch",
         "exporting",
     },
 }  # fmt: skip

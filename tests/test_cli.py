@@ -11,6 +11,7 @@ import typer.main
 
 from tests.support import report_tree, synthetic
 from trainparity import cli
+from trainparity.cli import answers
 from trainparity.params import load
 from trainparity.pipeline.schedule import Seconds
 from trainparity.report import artifacts, summary
@@ -41,6 +42,16 @@ def trainparity(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         return Done(ended.value.code, *capsys.readouterr())
 
     return run
+
+
+def test_what_is_printed_meanwhile_is_no_part_of_an_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    """As by a user's workload, in this process and in ranks."""
+    for paths, out, err in (((answers.STDOUT,), "{}\n", "1\n2\n"), ((None, Path("a")), "1\n2\n{}\n", "")):
+        with answers.kept_apart(*paths):
+            print(1, flush=True)
+            subprocess.run([sys.executable, "-c", "print(2)"], check=True)
+        answers.write(paths[0], lambda: "{}\n", None, str) and print("{}")
+        assert capfd.readouterr() == (out, err)
 
 
 def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -> None:

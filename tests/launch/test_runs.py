@@ -1,5 +1,6 @@
 """Real worker processes: trained, skipped, failed, interrupted and resumed."""
 
+import os
 import re
 import shutil
 import signal
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 
 from trainparity.data import datasets
 from trainparity.environment import detect
+from trainparity.errors import UserError
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.launch.warm import warm_workers
 from trainparity.params import Params, parse
@@ -211,6 +213,11 @@ def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(he
         assert (run(misbehaving("os-exit"), "plain").reason or "").startswith("rank 0 ended with exit code 0")
         assert (run(misbehaving("kill", rank=1), "ddp").reason or "").startswith("rank 1 was ended by SIGKILL")
         assert (run(misbehaving("raise", rank=1), "ddp").reason or "").startswith("rank 1: ValueError: no loss")
+        assert run(misbehaving("start-method"), "plain").status == "trained"
+        with pytest.raises(UserError, match="forked from was killed"):  # and no rank is blamed
+            run(misbehaving("kill-parent"), "plain")
+    here_too = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(here) and p.pid != os.getpid()]
+    assert not psutil.wait_procs(here_too, timeout=10)[1]
 
 
 def test_ranks_forked_from_a_warm_process_stop_with_it(here: Path) -> None:

@@ -16,7 +16,10 @@ from trainparity.workloads import Batch
 
 
 class MisbehavingOptions(MlpOptions):
-    how: Literal["raise", "kill", "kill-workers", "slow", "hang", "exit", "os-exit", "segfault", "no-memory", "nan"]
+    how: Literal[
+        "raise", "kill", "kill-workers", "kill-parent", "slow", "hang", "exit", "os-exit", "segfault", "no-memory",
+        "nan", "start-method",
+    ]  # fmt: skip
     rank: int = 0
     after: int = 5
 
@@ -40,6 +43,12 @@ class Misbehaving(Mlp):
                     for child in multiprocessing.active_children():
                         child.kill()
                         child.join()
+                case "kill-parent":
+                    os.kill(os.getppid(), signal.SIGKILL)
+                    time.sleep(3600)
+                case "start-method":
+                    multiprocessing.set_start_method("spawn")  # it raises where one has been chosen
+                    self.options = self.options.model_copy(update={"after": 10**6})
                 case "slow":
                     time.sleep(0.2)
                 case "hang":

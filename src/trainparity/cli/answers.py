@@ -1,7 +1,9 @@
 """Where an answer goes besides the terminal: JSON and Markdown, into files or to standard output."""
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +37,27 @@ def write(
         elif path:
             write_text(path, text())
     return STDOUT not in (json_path, markdown_path)
+
+
+@contextmanager
+def kept_apart(*paths: Path | None) -> Iterator[None]:
+    """Where standard output is an answer's: meanwhile send what the user's code prints to standard error.
+
+    That of the processes that are started meanwhile, too.
+    """
+    if STDOUT not in paths:
+        yield
+        return
+    sys.stdout.flush()
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()  # whoever kept it may have printed
+        os.dup2(answer, 1)
+        os.close(answer)
 
 
 def refuse_stdout(*paths: Path | None) -> None:

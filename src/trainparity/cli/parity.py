@@ -99,7 +99,7 @@ def check(
     from trainparity.report.terminal import make_console
 
     progress = Terminal(stderr=True, highlight=False)
-    with _kept(keep) as folder:
+    with answers.kept_apart(json_path, markdown_path), _kept(keep) as folder:
         report = api.check(
             workload,
             [*against, *(more or ())],

@@ -1,15 +1,17 @@
 """Watches worker processes to their end: signals reach them, and the first that fails stops the others."""
 
+import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from types import FrameType
 
-from trainparity.errors import StoppedBySignal
+from trainparity.errors import StoppedBySignal, UserError
+from trainparity.launch.warm import is_lost
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
@@ -30,6 +32,7 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
 
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the workers have ended.
+        UserError: the process that they were forked from was killed; they are killed too.
     """
     received: list[int] = []
 
@@ -45,6 +48,14 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
     with handlers_restored(forward):
         while alive:
             ended = _first_to_end(workers, alive)
+            if any(_is_lost(workers[rank]) for rank in ended):
+                _kill_lost(workers)
+                if received:
+                    break
+                raise UserError(
+                    "the process that workers are forked from was killed (the system may have run out of memory); run "
+                    "it again to resume from the last checkpoint"
+                )
             failed = {rank: code for rank in ended if (code := _code(workers[rank]))}
             alive -= set(ended)
             if failed and not codes:
@@ -70,6 +81,18 @@ def _code(worker: Worker) -> int:
     worker.join()
     assert worker.exitcode is not None
     return worker.exitcode
+
+
+def _is_lost(worker: Worker) -> bool:
+    return isinstance(worker, ForkServerProcess) and is_lost(worker)
+
+
+def _kill_lost(workers: Sequence[Worker]) -> None:
+    """Kill workers that multiprocessing takes for dead, and would not kill."""
+    for worker in workers:
+        if worker.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
 
 
 def _stop(workers: Sequence[Worker]) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -21,10 +22,14 @@ from typing import Any
 
 import numpy
 
+from trainparity.lingering import leave
 from trainparity.training.spec import WORKER
 
 _context: ForkServerContext | None = None
 _server: Any = forkserver._forkserver
+_MADE_UP = 255
+_UNTIL_DEAD_S = 1.0
+"""A killed process closes its pipes a moment before it counts as dead."""
 
 
 @contextmanager
@@ -63,9 +68,26 @@ def start_warm(module: str, argument: str, environment: Mapping[str, str]) -> Fo
     return process
 
 
+def is_lost(process: ForkServerProcess) -> bool:
+    """Tell whether nobody knows if a process ended, and how, as what it was forked from was killed.
+
+    Its exit code is 255 then, which multiprocessing makes up.
+    """
+    deadline = time.monotonic() + _UNTIL_DEAD_S
+    while process.exitcode == _MADE_UP and _server._forkserver_pid is not None:
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT  # multiprocessing itself is to take note of it
+        if os.waitid(os.P_PID, _server._forkserver_pid, how):
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return False
+
+
 def _serve(module: str, argument: str, environment: dict[str, str], folder: str) -> None:
     with suppress(OSError, TypeError):  # the server lives for as long as any process holds this
         os.close(_server._forkserver_alive_fd)
+    multiprocessing.set_start_method(None, force=True)  # the user's code chooses its own, as in a process of its own
     numpy.random.seed(None)  # as in a process that starts by itself; all would draw the same
     os.environ.clear()
     os.environ.update(environment)
@@ -73,7 +95,7 @@ def _serve(module: str, argument: str, environment: dict[str, str], folder: str)
     os.chdir(folder)
     sys.path.insert(0, folder)  # as `python -m` has it
     sys.argv = [module, argument]
-    sys.exit(import_module(module).main())
+    leave(import_module(module).main())
 
 
 @contextmanager

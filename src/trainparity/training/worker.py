@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from trainparity import workloads
 from trainparity.data.prepared import load as load_data
+from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution
 from trainparity.training import plain_phase, timing_phase
@@ -211,4 +212,4 @@ def _process_group(spec: RunSpec) -> Iterator[Execution]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -1,11 +1,13 @@
 """What is trained, apart from how it is executed."""
 
 import importlib
+import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainparity import extras
 from trainparity.validation import ParamsError, Section, not_one_of, validate
@@ -71,7 +73,9 @@ def _import(name: str, path: Path) -> "type[Workload]":
 
     module_name, _, class_name = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        with _own_process_kept():
+            module = importlib.import_module(module_name)
+        found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError) as error:
         why = (extras.explain(error) if isinstance(error, ImportError) else None) or error
         raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {why}") from None
@@ -83,3 +87,24 @@ def _import(name: str, path: Path) -> "type[Workload]":
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise ParamsError(f"{path}: workload.name: {name!r} is no subclass of trainparity.workloads.Workload")
     return found
+
+
+@contextmanager
+def _own_process_kept() -> Iterator[None]:
+    """Restore the working directory and the streams afterwards, and have `os._exit` raise `SystemExit` meanwhile.
+
+    A module that calls it would end a command with its exit code, which reads as a verdict.
+    """
+    own, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() == own:
+            raise SystemExit(status)
+        end(status)  # of a process that the module forked
+
+    os._exit = refuse
+    try:
+        with chdir("."), redirect_stdout(sys.stdout), redirect_stderr(sys.stderr):
+            yield
+    finally:
+        os._exit = end
