@@ -66,8 +66,9 @@ def main(
                 log.write(json.dumps(done[seed, name, number]) + "\n")
             said = ", ".join(faults) or "fine"
             console.print(f"{number + 1}/{moments} {name}: {kind.name} to the {target} after {moment:.1f} s: {said}")
-    counts = {name: _count([done[seed, name, number] for number in range(moments)]) for name in names}
-    since = min(done[seed, name, 0]["date"] for name in names)
+    trials = {name: [line for (of, whose, _), line in done.items() if (of, whose) == (seed, name)] for name in names}
+    counts = {name: _count(lines) for name, lines in trials.items()}  # those of a longer call too
+    since = min(line["date"] for lines in trials.values() for line in lines)
     path = save("kills", {"since": since, "seed": seed, "configurations": counts, "skipped": skipped})
     console.print(f"{sum(found['trials'] for found in counts.values())} kills, counted in {path}")
     raise typer.Exit(1 if any(found[fault] for found in counts.values() for fault in FAULTS) else 0)

@@ -27,6 +27,7 @@ from torchvision.datasets import CIFAR10
 from trainparity import workloads
 from trainparity.data.loader import micro_batches
 from trainparity.data.prepared import Manifest, Prepared, load, write
+from trainparity.data.streamed import rows
 from trainparity.params import Configuration, Loader, Optimizer, Train
 from trainparity.report.speedup import Ratio
 from trainparity.strategies import Execution
@@ -107,16 +108,16 @@ def _from_file(folder: Path, turns: int, batches: int, counts: Sequence[int]) ->
     """Return the time of an epoch with a model that computes meanwhile, of the best DataLoader over ours."""
     write(folder, "random", _pixels(batches * STREAM_BATCH), source="random", real=False)
     order = list(torch.randperm(batches * STREAM_BATCH, generator=torch.Generator().manual_seed(0)).split(STREAM_BATCH))
-    offset = _data_offset(folder / "data.safetensors")
+    [(offset, _)] = rows(folder / "data.safetensors", batches * STREAM_BATCH)
 
     def ours(workers: int) -> Iterator[Tensor]:
         plan = micro_batches(load(folder, stream=True), order, Loader(workers=workers, prefetch_factor=4), print)
         yield from (batch["images"] for batch in plan)
 
     def theirs(workers: int) -> Iterator[Tensor]:
-        rows = _Rows(folder / "data.safetensors", offset, batches * STREAM_BATCH)
+        images = _Rows(folder / "data.safetensors", offset, batches * STREAM_BATCH)
         ahead = {"prefetch_factor": 4} if workers else {}
-        yield from DataLoader(rows, batch_sampler=[o.tolist() for o in order], num_workers=workers, **ahead)
+        yield from DataLoader(images, batch_sampler=[o.tolist() for o in order], num_workers=workers, **ahead)
 
     kinds = {f"{kind.__name__}, {workers} workers": (kind, workers) for kind in (ours, theirs) for workers in counts}
     lanes = [lambda kind=kind, w=w: _epoch(folder, kind(w)) for kind, w in kinds.values()]
@@ -129,11 +130,6 @@ def _from_file(folder: Path, turns: int, batches: int, counts: Sequence[int]) ->
 
 def _pixels(samples: int) -> dict[str, Tensor]:
     return {"images": torch.randint(256, (samples, *SHAPE), dtype=torch.uint8)}
-
-
-def _data_offset(path: Path) -> int:
-    with path.open("rb") as file:
-        return 8 + int.from_bytes(file.read(8), "little")
 
 
 class _Rows(Dataset[Tensor]):

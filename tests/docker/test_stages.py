@@ -56,19 +56,25 @@ def test_the_pipeline_holds_host_and_container_against_each_other(own_project: P
     assert pair["verdict"] == "bitwise", pair
 
 
-def test_what_is_in_a_container_ends_with_the_stage_that_is_killed(own_project: Project) -> None:
-    project = own_project
+STAGE = [sys.executable, "-m", "trainparity.stages", "train", "ddp"]
+
+
+def long_stage(project: Project) -> "subprocess.Popen[str]":
+    """Start a stage that trains in a container for long; its reference is trained first."""
     project.edit("runtime", value="docker")
     project.edit("train", "max_steps", value=1000)
     assert project.dvc("repro", "reference").returncode == 0
-    command = [sys.executable, "-m", "trainparity.stages", "train", "ddp"]
-    stage = subprocess.Popen(command, cwd=project.folder, env=project.environment())
+    return subprocess.Popen(STAGE, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE, text=True)
+
+
+def test_what_is_in_a_container_ends_with_the_stage_that_is_killed(own_project: Project) -> None:
+    project, stage = own_project, long_stage(own_project)
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/checkpoints")
     (name,) = containers()
     stage.kill()
     assert docker.from_env().containers.get(name).wait(timeout=60)["StatusCode"] != 0
     resumed = subprocess.run(
-        command, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False
+        STAGE, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False
     )
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert "was killed; what it started ends now" in resumed.stdout
@@ -76,12 +82,7 @@ def test_what_is_in_a_container_ends_with_the_stage_that_is_killed(own_project: 
 
 
 def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_project: Project) -> None:
-    project = own_project
-    project.edit("runtime", value="docker")
-    project.edit("train", "max_steps", value=1000)
-    assert project.dvc("repro", "reference").returncode == 0
-    command = [sys.executable, "-m", "trainparity.stages", "train", "ddp"]
-    stage = subprocess.Popen(command, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE, text=True)
+    project, stage = own_project, long_stage(own_project)
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/spec.json")
     stage.send_signal(signal.SIGTERM)
     _, said = stage.communicate(timeout=120)
@@ -90,7 +91,7 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
 
     project.edit("deadline_s", value=4)
     done = subprocess.run(
-        command, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False
+        STAGE, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 2 and "deadline_s: 4" in done.stderr
     assert containers() == []

@@ -20,7 +20,7 @@ class Streamed(Prepared):
     def __init__(self, manifest: Manifest, tensors: dict[str, Tensor], path: Path) -> None:
         super().__init__(manifest, tensors)
         self._path = path.resolve()
-        self._rows = _rows(self._path, manifest.samples)
+        self._rows = rows(self._path, manifest.samples)
 
     def expect(self, indices: Tensor) -> None:
         """Have the samples at `indices` read in the background: a batch's samples lie anywhere in the file."""
@@ -40,7 +40,7 @@ def _mapped_again(kind: type[Streamed], manifest: Manifest, path: Path) -> Strea
     return kind(manifest, load_file(path), path)
 
 
-def _rows(path: Path, samples: int) -> list[tuple[int, int]]:
+def rows(path: Path, samples: int) -> list[tuple[int, int]]:
     """Return where each tensor's first sample begins and how many bytes a sample has.
 
     Format: https://github.com/safetensors/safetensors#format
