@@ -48,6 +48,7 @@ def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
         (UserError("params.yaml: no such file"), 2, "params.yaml: no such file\n"),
         (StoppedBySignal(signal.SIGTERM, "nothing is kept"), 143, "stopped by SIGTERM; nothing is kept\n"),
         (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a: No space left on device\n"),
+        (OSError(errno.EAGAIN, "Try again"), 2, "the operating system refused: Try again\n"),  # as a fork too many
     ],
 )
 def test_an_error_of_the_caller_or_the_machine_is_one_line(

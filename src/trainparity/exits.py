@@ -28,11 +28,12 @@ DEFECT = 70
 _OF_THE_MACHINE = {
     getattr(errno, name)
     for name in (
-        "EACCES", "EBUSY", "EDQUOT", "EEXIST", "EFBIG", "EIO", "EISDIR", "ELOOP", "EMFILE", "ENAMETOOLONG", "ENFILE",
-        "ENOENT", "ENOLCK", "ENOSPC", "ENOTDIR", "ENOTSUP", "EPERM", "EROFS", "ESTALE", "ETXTBSY", "EXDEV",
+        "EACCES", "EAGAIN", "EBUSY", "EDQUOT", "EEXIST", "EFBIG", "EIO", "EISDIR", "ELOOP", "EMFILE", "ENAMETOOLONG",
+        "ENFILE", "ENOENT", "ENOLCK", "ENOMEM", "ENOSPC", "ENOTDIR", "ENOTSUP", "EPERM", "EROFS", "ESTALE", "ETXTBSY",
+        "EXDEV",
     )
 }  # fmt: skip
-"""What a file system says that no code of ours can mend."""
+"""What the operating system says that no code of ours can mend."""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
@@ -58,7 +59,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
             return _defect()
-        return _said(f"{error.filename or 'a file'}: {error.strerror}", 2)
+        return _said(f"{error.filename or 'the operating system refused'}: {error.strerror}", 2)
     except ModuleNotFoundError as error:
         sentence = extras.explain(error)
         return _said(sentence, 2) if sentence else _defect()

@@ -20,7 +20,8 @@ def leave(code: str | int | None) -> NoReturn:
     number = code if isinstance(code, int) else int(code is not None)
     timer = threading.Timer(GRACE_S, _end, [number])
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):  # where no more threads are allowed; the code is to stay
+        timer.start()
     sys.exit(code)
 
 

@@ -142,13 +142,16 @@ def _removed(container: Container) -> Iterator[None]:
 
 @contextmanager
 def _stopped_with_us(container: Container) -> Iterator[list[int]]:
-    """Stop the container on SIGINT and SIGTERM; yields the signals received."""
+    """Stop the container on SIGINT and SIGTERM, at once on a second one; yields the signals received."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if not received:
-            received.append(number)
+        received.append(number)
+        if len(received) == 1:
             container.stop(timeout=_GRACE_S)
+        else:
+            with suppress(APIError):  # it has ended meanwhile
+                container.kill()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -103,12 +103,16 @@ def _fork_ranks(spec_path: Path, count: int) -> list[ForkServerProcess]:
     """Start all ranks of a run as torchrun would, but as copies of a warm process; empty if there is none."""
     nccl = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
     launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_free_port()), nccl: os.environ.get(nccl, "1")}
-    ranks = []
+    ranks: list[ForkServerProcess] = []
     for rank in range(count):
         number, size = str(rank), str(count)
         place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-        if worker := start_warm(WORKER, str(spec_path), os.environ | launched | place):
-            ranks.append(worker)
+        worker = start_warm(WORKER, str(spec_path), os.environ | launched | place)
+        if worker is None:
+            for started in ranks:
+                started.kill()
+            return []
+        ranks.append(worker)
     return ranks
 
 

@@ -64,7 +64,10 @@ def start_warm(module: str, argument: str, environment: Mapping[str, str]) -> Fo
         return None
     process = _context.Process(target=_serve, args=(module, argument, dict(environment), str(Path.cwd())))
     with _without_main():
-        process.start()
+        try:
+            process.start()
+        except (ConnectionError, EOFError):  # it could not start, or could not fork
+            return None
     return process
 
 

@@ -35,16 +35,10 @@ def main() -> int:
     """Run one rank; return its exit code."""
     _quieten()
     spec = RunSpec.read(Path(sys.argv[1]))
-    end_with_owner()
     rank = int(os.environ.get("RANK", "0"))
-    stacks = spec.work / STACKS.format(rank)
-    deadline = StepDeadline(
-        stacks,
-        spec.step_deadline_s,
-        compiled=spec.configuration.compile != "none",
-        loader_s=spec.configuration.loader.deadline_s if spec.configuration.loader.workers else 0.0,
-    )
     try:
+        end_with_owner()
+        deadline = _deadline(spec, rank)
         with _process_group(spec) as execution:
             run(spec, execution, deadline)
     except Interrupted as error:
@@ -59,6 +53,15 @@ def main() -> int:
         return 1
     (spec.work / ENDED.format(rank)).touch()
     return 0
+
+
+def _deadline(spec: RunSpec, rank: int) -> StepDeadline:
+    return StepDeadline(
+        spec.work / STACKS.format(rank),
+        spec.step_deadline_s,
+        compiled=spec.configuration.compile != "none",
+        loader_s=spec.configuration.loader.deadline_s if spec.configuration.loader.workers else 0.0,
+    )
 
 
 def _report(spec: RunSpec, rank: int, message: str) -> None:
