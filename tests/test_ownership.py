@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from trainparity.ownership import OWNER, owned
 
@@ -56,6 +57,17 @@ def test_a_child_of_an_owner_that_gave_up_ends_too(tmp_path: Path) -> None:
         child.stdout.readline()
     assert OWNER not in os.environ
     assert child.wait(timeout=10) == -signal.SIGKILL
+
+
+def test_an_owner_that_gave_up_is_not_said_to_be_killed_and_what_it_started_is_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), owned(tmp_path / "run", print):
+        child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
+        assert child.stdout
+        child.stdout.readline()
+        raise KeyboardInterrupt
+    said: list[str] = []
+    with owned(tmp_path / "run", said.append):
+        assert not said and _ends(child.pid)
 
 
 def test_a_lock_file_that_is_damaged_or_removed_does_no_harm(tmp_path: Path) -> None:

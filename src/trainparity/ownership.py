@@ -48,18 +48,20 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
     token = uuid.uuid4().hex
     descriptor, waited = _acquire(lock, folder, say)
     try:
-        left = _owner(descriptor)
-        process = f"process {os.getpid()} on {socket.gethostname()}"
-        text = json.dumps({"token": token, "process": process, "kernel": _kernel()})
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode(), 0)
+        left, killed = _content(descriptor), _owner(descriptor)
+        known = {"token": token, "kernel": _kernel()}
+        _write(descriptor, known | {"process": f"process {os.getpid()} on {socket.gethostname()}"})
+        if killed:
+            say(f"{folder}: its last owner, {killed}, was killed; what it started ends now")
         if left:
-            say(f"{folder}: its last owner, {left}, was killed; what it started ends now")
             _wait_for_what_is_left(lock, folder)
         before = os.environ.get(OWNER)
         os.environ[OWNER] = f"{token} {lock.absolute()}"
         try:
             yield waited
+        except BaseException:
+            _write(descriptor, known)  # what it started ends as that of a killed one does; the next owner waits for it
+            raise
         finally:
             os.environ.pop(OWNER, None)
             if before is not None:
@@ -166,6 +168,11 @@ def _try(descriptor: int, kind: int) -> bool:
 
 def _owner(descriptor: int) -> str:
     return _content(descriptor).get("process", "")
+
+
+def _write(descriptor: int, content: dict[str, str]) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(content).encode(), 0)
 
 
 def _content(descriptor: int) -> dict[str, str]:

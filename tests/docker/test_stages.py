@@ -71,7 +71,14 @@ def test_what_is_in_a_container_ends_with_the_stage_that_is_killed(own_project: 
     project, stage = own_project, long_stage(own_project)
     project.wait_for(project.folder / ".trainparity/work/runs/ddp/checkpoints")
     (name,) = containers()
-    stage.kill()
+    docker.from_env().containers.get(name).remove(force=True)
+    _, said = stage.communicate(timeout=60)
+    assert stage.returncode == 2 and "run it again to resume" in said
+    begun = project.folder / ".trainparity/work/runs/ddp/spec.json"
+    begun.unlink()
+    again = subprocess.Popen(STAGE, cwd=project.folder, env=project.environment(), stderr=subprocess.DEVNULL)
+    project.wait_for(begun)
+    again.kill()
     assert docker.from_env().containers.get(name).wait(timeout=60)["StatusCode"] != 0
     resumed = subprocess.run(
         STAGE, cwd=project.folder, env=project.environment(), capture_output=True, text=True, check=False

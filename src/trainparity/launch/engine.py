@@ -49,6 +49,8 @@ def run_contained(kind: Kind, stage: Sequence[str], *, deadline_s: float | None 
     image = images.ensure(client, kind)
     try:
         _run(client, image, kind, stage, deadline_s)
+    except NotFound:
+        raise UserError("somebody removed the container; run it again to resume from the last checkpoint") from None
     except EngineGone as error:
         raise UserError(f"the Docker engine stopped answering: {error}; start it and run again") from None
     except APIError as error:
@@ -137,7 +139,11 @@ def _removed(container: Container) -> Iterator[None]:
     try:
         yield
     finally:
-        container.remove(force=True)
+        try:
+            container.remove(force=True)
+        except APIError as error:
+            if error.status_code not in (404, 409):  # another has removed it, or does now
+                raise
 
 
 @contextmanager
