@@ -7,6 +7,7 @@ import torch
 
 from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled, trace
 from trainparity.parity.causes import IDENTIFIERS, RULES
+from trainparity.parity.causes.start import weights_not_loaded
 from trainparity.parity.placement import place
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -43,6 +44,7 @@ def only_update(factor: float) -> dict[str, Any]:
 
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
+PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
 OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
@@ -118,7 +120,10 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "scale__clipped": whole(T).bool(), "scale__value": ones(T, value=1024)}),
     ],
     "missing-backward": [
-        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__backwards": whole(T, 1), "rank__held": NONE_HELD}),
+        (
+            {"parts": 2},
+            {"parts": 2, "weights": (0.0, 1.0), "rank__held": NONE_HELD} | dict.fromkeys(PASSES, whole(T, 1)),
+        ),
     ],
     "inputs": [
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
@@ -189,7 +194,7 @@ MISSED: dict[str, Pair] = {
     "samples": ({}, {"gradients": OFF, **seen(IDS.flip(1))}),
     "gradients-not-zeroed": ({"parts": 2}, {"parts": 2, "weights": (2.0, 2.0)}),
     "grad-scaler": ({}, {"gradients": OFF, "scale__value": ones(T, value=1024)}),
-    "missing-backward": ({"parts": 2}, {"gradients": OFF}),
+    "missing-backward": ({"parts": 2}, {"parts": 2, "gradients": OFF, "rank__backwards": whole(T, 1)}),
     "inputs": (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1)}),
     "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
     "frozen-parameter": ({}, {"gradients": scaled(0.5, "a.bias")}),
@@ -332,3 +337,9 @@ def test_a_step_for_every_micro_batch_is_said() -> None:
     halves = torch.cat([IDS[:2].view(4, -1), torch.zeros(T, SAMPLES // 2, dtype=torch.int64)], 1)
     found = judge({}, {"gradients": OFF, **seen(halves)})
     assert found.cause == "samples" and "2 steps are made of one" in str(found.explanation), found.explanation
+
+
+def test_weights_that_are_apart_since_the_step_before_were_loaded() -> None:
+    """What that step's floor excused is no other start."""
+    assert weights_not_loaded.test(difference({}, {"gradients": scaled(2)}, row=1)) is None
+    assert weights_not_loaded.test(difference({}, {"start": 0.1}, row=0)) is not None

@@ -204,3 +204,17 @@ def test_updates_that_begin_after_a_learning_rate_of_zero_are_no_jump() -> None:
         update = twin.arrays["weight/sketch"] - twin.arrays["start/sketch"]
         twin.arrays["weight/sketch"][1] += 0.05 * update[1]
     assert NoiseFloor(reference, moved).flaw is None
+
+
+@pytest.mark.parametrize(
+    ("apart", "off", "verdict"), [(0.1, 0.2, "equivalent"), (0.1, 0.55, "cannot judge"), (0.2, 0.2, "cannot judge")]
+)
+def test_a_wide_floor_takes_a_smaller_margin_and_a_very_wide_one_proves_nothing(
+    apart: float, off: float, verdict: str
+) -> None:
+    """No gradient that is half as large again is excused, whatever the twins are apart."""
+    bf16: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+    moved = [trace(twin=n, gradients=scaled(1 + apart), **bf16) for n in (1, 2)]
+    found = judged(trace(**bf16), trace(gradients=scaled(1 + off), **bf16), *moved)
+    assert found.verdict == verdict, found.explanation
+    assert verdict != "equivalent" or (found.resolution or 1) <= 0.5

@@ -264,3 +264,45 @@ def test_runs_of_other_lengths_are_judged_on_their_common_steps(tmp_path: Path) 
     assert (short.verdict, short.steps_compared) == ("cannot judge", 5)
     assert "5 common steps are bitwise" in str(short.reason)
     assert (doubled.verdict, doubled.cause) == ("different", "loss-normalisation")
+
+
+class WithLoss(nn.Module):
+    """Makes the loss itself, and returns what it is made of as a copy, under bf16 as Accelerate's wrapper does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor, bf16: bool) -> dict[str, torch.Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = self.last(self.first(x).relu())
+        return {"loss": nn.functional.cross_entropy(logits.float(), labels), "logits": logits.float().clone()}
+
+
+def train_with_loss(folder: Path, *, bf16: bool, shift: int = 0, twin: int = 0) -> None:
+    torch.manual_seed(0)
+    model = WithLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for step in range(3):
+            data = torch.randn(16, 8, generator=torch.Generator().manual_seed(step))
+            optimizer.zero_grad()
+            model(data, (data.argmax(1) + shift) % 4, bf16)["loss"].backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_loss_made_inside_of_the_model_is_judged_by_what_it_is_made_of(tmp_path: Path, bf16: bool) -> None:
+    for twin in range(3):
+        train_with_loss(tmp_path / "a", bf16=bf16, twin=twin)
+    train_with_loss(tmp_path / "b", bf16=bf16, shift=1)
+    assert compare_folders(tmp_path / "a", tmp_path / "b").cause == "loss-or-targets"
+
+
+def test_autocast_inside_of_forward_is_what_the_model_computes_in(tmp_path: Path) -> None:
+    for twin in range(2):
+        train_with_loss(tmp_path / "a", bf16=True, twin=twin)
+    layouts = [Trace.load(folder).layout for folder in (tmp_path / "a", tmp_path / "a" / "twins" / "1")]
+    assert {layout.precision for layout in layouts} == {"bf16"}
+    train_with_loss(tmp_path / "b", bf16=False)
+    assert compare_folders(tmp_path / "b", tmp_path / "a").cause == "precision"

@@ -23,7 +23,7 @@ class Gan:
     """A discriminator, trained on real and generated samples, and a generator, each with an optimizer of its own."""
 
     critic_steps, parts, joined, dropout = 1, 1, False, 0.0
-    zero_d = True
+    zero_d, toggled = True, False
     frozen_generator = False
     """Whether the generator makes the discriminator's samples under no_grad."""
 
@@ -61,9 +61,11 @@ class Gan:
 
     def step_g(self, rows: Tensor) -> None:
         self.opt_g.zero_grad()
+        self.d.requires_grad_(not self.toggled)
         for part in rows.chunk(self.parts):
             self.generator_loss(self.d(self.generate(NOISE[part]))).sum().div(BATCH).backward()
         self.opt_g.step()
+        self.d.requires_grad_(True)
 
     def generate(self, noise: Tensor) -> Tensor:
         return self.g(noise)  # type: ignore[no-any-return]
@@ -93,6 +95,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "in two parts": {"parts": 2},
     "one backward of both losses": {"joined": True},
     "samples made under no_grad": {"frozen_generator": True},
+    "the discriminator frozen for the generator's step": {"toggled": True},
 }
 
 
@@ -186,6 +189,51 @@ class JudgedBefore(Gan):
         real, fake = self.d(self.real(rows)), self.d(made.detach())
         (functional.softplus(-real) + functional.softplus(fake)).sum().div(BATCH).backward()
         self.opt_d.step()
+
+
+class Toggled(JudgedBefore):
+    """The discriminator is frozen while the generator is trained, as Lightning does, from the start."""
+
+    weight = 1.0
+
+    def run(self, folder: Path, twin: int = 0) -> None:
+        torch.manual_seed(0)
+        self.d, self.g = nn.Linear(4, 1), nn.Linear(2, 4)
+        self.opt_d, self.opt_g = (torch.optim.SGD(model.parameters(), lr=0.1) for model in (self.d, self.g))
+        self.d.requires_grad_(False)
+        with (
+            trainparity.record(self.d, self.opt_d, folder, twin=twin),
+            trainparity.record(self.g, self.opt_g, folder, twin=twin, name="G"),
+        ):
+            for step in range(STEPS):
+                self.step_g(torch.arange(step * BATCH, (step + 1) * BATCH))
+
+    def step_g(self, rows: Tensor) -> None:
+        self.opt_g.zero_grad()
+        self.d.requires_grad_(False)
+        made = self.g(NOISE[rows])
+        functional.softplus(-self.d(made)).mean().backward()
+        self.opt_g.step()
+        self.d.requires_grad_(True)
+        if self.zero_d:
+            self.opt_d.zero_grad()
+        losses = functional.softplus(-self.d(REAL[rows])) + functional.softplus(self.d(made.detach()))
+        (self.weight * losses.mean()).backward()
+        self.opt_d.step()
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"), [({"zero_d": False}, "gradients-not-zeroed"), ({"weight": 0.5}, "loss-normalisation")]
+)
+def test_passes_in_which_a_model_is_frozen_are_of_another_ones_step(
+    changes: dict[str, Any], cause: str, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        Toggled().run(tmp_path / "a", twin)
+    made: type[Toggled] = type("Variant", (Toggled,), changes)
+    made().run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.cause, found.model) == (cause, None), found.explanation
 
 
 class JudgedBeforeByAnotherLoss(JudgedBefore):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from trainparity.attach.owners import beside, optimizer_of, updates_for
+from trainparity.attach.owners import beside, model_of, optimizer_of, updates_for
 
 
 class Outer(torch.optim.SGD):
@@ -34,3 +34,18 @@ def test_one_that_is_made_anew_updates_for_the_old_one() -> None:
     model = nn.Linear(2, 2)
     old, anew = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
     assert updates_for(anew, old)
+
+
+class LightningModule(nn.Module):
+    """Known by its name, as Lightning's own is, which takes seconds to import."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator, self.discriminator = nn.Linear(2, 2), nn.Linear(2, 1)
+
+
+def test_each_half_of_a_gan_in_one_lightning_module_is_recorded_apart() -> None:
+    gan = LightningModule()
+    of_g, of_d = (torch.optim.SGD(half.parameters()) for half in (gan.generator, gan.discriminator))
+    assert model_of(of_g, gan, [of_d]) is gan.generator and model_of(of_d, gan, [of_g]) is gan.discriminator
+    assert model_of(of_g, gan.generator, []) is gan  # one optimizer: what it leaves alone belongs to the model

@@ -89,14 +89,22 @@ def owners_of(optimizer: torch.optim.Optimizer) -> list[nn.Module]:
     return _outermost([m for m in _modules() if not wanted.keys().isdisjoint(map(id, m.parameters()))])
 
 
-def model_of(optimizer: torch.optim.Optimizer, called: nn.Module | None) -> nn.Module:
+def model_of(
+    optimizer: torch.optim.Optimizer, called: nn.Module | None, others: Sequence[torch.optim.Optimizer] = ()
+) -> nn.Module:
     """Return the module to record: what the script calls, where that owns all that the optimizer updates.
 
     Else the outermost modules that own parts of it: a `LightningModule` whose parts are called one by one, or
-    several models. `called` is the module whose forward pass begins; None if none has been seen.
+    several models. Of a `LightningModule` that holds both halves of a GAN, of which `others` update the rest, it is the
+    half. `called` is the module whose forward pass begins; None
+    if none has been seen.
     """
     wanted = parameters_of(optimizer)
     owners = [module for module in _modules() if not wanted.keys().isdisjoint(map(id, module.parameters()))]
+    for whole in filter(_is_lightning, owners):
+        halves = [part for part in whole.children() if set(map(id, part.parameters())) == wanted.keys()]
+        if len(halves) == 1 and optimizer_of(whole, others) is not None:
+            return halves[0]
     if called is not None and wanted.keys() <= set(map(id, called.parameters())):
         # With one device Lightning calls the parts of its module, over ranks the module itself.
         return next((m for m in owners if _is_lightning(m) and _contains(m, called)), called)

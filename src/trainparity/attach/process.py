@@ -154,11 +154,12 @@ class Process:
             self._made_steps(0)
 
     def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
-        from trainparity.attach.owners import model_of
+        from trainparity.attach.owners import beside, model_of
         from trainparity.parity.recorder import record
         from trainparity.parity.recording.unwrap import unwrap_model
 
-        model, plan = model_of(optimizer, called), self._session.plan
+        others = beside(optimizer, self._alive())
+        model, plan = model_of(optimizer, called, others), self._session.plan
         plain = unwrap_model(model)
         if not any(True for _ in plain.parameters()):
             return

@@ -24,7 +24,7 @@ class Chain:
     """What the loop got from the model or from parts of it and gave to no other part; empty where that has no rows."""
     judged: list[str]
     """Those of them through which a gradient came: the loss is computed from them. Where the model itself computes the
-    loss and returns nothing else, the last module's output."""
+    loss and returns nothing else that this is made of, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
     other_bits: list[str]
@@ -56,7 +56,11 @@ class Chain:
         gradients = _Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
         given_back = gradients.in_both()
-        judged = [name for name in outputs if name in given_back] if outputs else given_back[-1:]
+        judged = [name for name in outputs if name in given_back]
+        if not judged and not set(outputs) & set(
+            gradients.in_one()
+        ):  # the loss is made inside, of the last output there
+            judged = given_back[-1:]
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         factor = gradients.factor(judged) if judged else 1.0

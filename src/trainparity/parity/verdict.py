@@ -103,12 +103,13 @@ def judge_traces(
     if unknown := floor.flaw or _unknown(left, off):
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": unknown})
     width = _width(left, floor)
-    if width * margin > _WIDEST:
+    narrow = min(margin, _WIDEST / width) if width else margin
+    if narrow < _NARROWEST or max((w.distance_over_floor for w in worst), default=0.0) > narrow:
         twins = f"the gradients of {names[0]}'s twins are {exact(width, 2)} apart at the first step of a window"
         reason = f"the noise floor is too wide to prove anything: {twins}"
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
-    seen = resolutions(left, floor, margin)
-    return verdict.model_copy(update={"resolution": width * margin, "resolutions": seen})
+    seen = resolutions(left, floor, narrow)
+    return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
 
 
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
@@ -125,7 +126,10 @@ def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Out
 
 
 _WIDEST = 0.5
-"""Relative distance of gradients that a floor times the margin must not excuse."""
+"""Relative distance of gradients that a floor times the margin must not excuse: a wide floor takes a smaller margin."""
+
+_NARROWEST = 4
+"""The smallest margin: right runs lie nearer to the reference than that, in any format."""
 
 
 def _width(reference: Trace, floor: Floor) -> float:

@@ -108,12 +108,14 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
 def missing_backward(difference: Difference) -> Finding | None:
     """Forward passes without a backward pass, in one run only."""
     passes = difference.pair("rank/rows")
-    backwards = difference.pair("rank/backwards")
-    if difference.stage != "gradient" or passes is None or backwards is None:
+    backwards, reached = difference.pair("rank/backwards"), difference.pair("rank/reached")
+    if difference.stage != "gradient" or passes is None or backwards is None or reached is None:
         return None
     forward = [float((rows > 0).sum()) for rows in passes]
     back = [float(count.sum()) for count in backwards]
-    left_out = [max(0.0, f - b) for f, b in zip(forward, back, strict=True)]
+    # One backward pass may come through several forward passes, whose outputs make one loss.
+    came_through = [max(b, float(count.sum())) for b, count in zip(back, reached, strict=True)]
+    left_out = [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
     return Finding(

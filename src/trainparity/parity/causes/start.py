@@ -18,7 +18,8 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     left, right = difference.left, difference.right
     # Another optimizer may have made its step before this one's begins.
     of_another = set(left.layout.unoptimised) ^ set(right.layout.unoptimised)
-    names = [name for name in difference.beyond["start"] if name != ALL and name not in of_another]
+    moved = _moved_between_steps(difference)
+    names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
     if not untied and (not names or stored_alike(difference)):
         return None
@@ -38,3 +39,18 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
         what = f"{some(names)} start from other values"
     when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"
     return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
+
+
+def _moved_between_steps(difference: Difference) -> set[str]:
+    """Return the parameters that do not start from what the traced step before has left; at the first step all.
+
+    Others are apart since that step, by what its floor excused.
+    """
+    row, names = difference.row, list(difference.left.layout.parameters)
+    if row == 0:
+        return set(names)
+    kept = [
+        (trace.arrays["start/sketch"][row] == trace.arrays["weight/sketch"][row - 1]).all(1)
+        for trace in (difference.left, difference.right)
+    ]
+    return {name for name, same in zip(names, (kept[0] & kept[1]).tolist(), strict=True) if not same}

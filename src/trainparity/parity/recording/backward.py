@@ -30,21 +30,26 @@ class BackwardHooks:
         self._sketch = Sketcher(SIZE)
         self._handles: list[Any] = []
         self.active = False
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        parameters = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
         self._signed = list(zip(parameters, signs, strict=True))
         for parameter, sign in self._signed:
-            if is_dtensor(parameter):
-                self._handles.append(parameter.register_post_accumulate_grad_hook(self._arrived_sharded))  # type: ignore[no-untyped-call]
-            else:
-
-                def arrived(gradient: Tensor, parameter: Tensor = parameter, sign: int = sign) -> Tensor | None:
-                    self._arrived(parameter, gradient, sign)
-                    return self._noise(gradient) if self.active and self._noise and not gradient.is_sparse else None
-
-                self._handles.append(parameter.register_hook(arrived))  # type: ignore[no-untyped-call]
+            trained = parameter.requires_grad
+            parameter.requires_grad_(True)  # half of a GAN is frozen for the time that the other one is trained
+            self._handles.append(self._attach(parameter, sign))
+            parameter.requires_grad_(trained)
         self.begin()
+
+    def _attach(self, parameter: Tensor, sign: int) -> Any:
+        if is_dtensor(parameter):
+            return parameter.register_post_accumulate_grad_hook(self._arrived_sharded)  # type: ignore[no-untyped-call]
+
+        def arrived(gradient: Tensor) -> Tensor | None:
+            self._arrived(parameter, gradient, sign)
+            return self._noise(gradient) if self.active and self._noise and not gradient.is_sparse else None
+
+        return parameter.register_hook(arrived)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Remove the hooks."""

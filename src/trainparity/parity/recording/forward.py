@@ -51,8 +51,8 @@ class ForwardHooks:
             self._names[id(whole)] = "(model)"
             self._attach_to([whole])
         self.active = False
-        self.on_enter: Callable[[torch.dtype | None], None] | None = None
-        """Called once, before the model's next forward pass, with what autocast computes in."""
+        self.on_autocast: Callable[[torch.dtype], None] | None = None
+        """Called once, where a forward pass is first seen under autocast, with what that computes in."""
         self.on_backward: Callable[[], None] | None = None
         """Called at the start of each backward pass through what the model returned."""
         self.on_evaluated: Callable[[], None] | None = None
@@ -175,8 +175,11 @@ class ForwardHooks:
             return
         self._called.append(module)
         if self._looking():
-            if self._depth == 0 and not self._begin_pass(module, inputs, keywords):
-                return
+            if self._depth == 0:
+                if not self._begin_pass(module, inputs, keywords):
+                    return
+            elif self.autocast is None:  # `forward` itself may switch it on, as Accelerate's does
+                self._see_autocast()
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0:
             self._blind_depth += 1
@@ -200,12 +203,10 @@ class ForwardHooks:
         """Look at a pass from now on; False where the loop evaluates the step again, with other weights."""
         evaluating = torch.tensor([not module.training for _, module in self.modules])
         found = Pass(module.training, random_state(self._model), evaluating)
+        found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:
-            device = next((p.device.type for p in self._model.parameters()), "cpu")
-            self.autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-            if self.on_enter:
-                self.on_enter(self.autocast)
-                self.on_enter = None
+            self.autocast = None
+            self._see_autocast()
         self._passes.append(found)
         self._identify(found, module, inputs, keywords)
         if self._evaluates_again(found):
@@ -217,6 +218,14 @@ class ForwardHooks:
         if found.source is None or found.source not in self._passes:
             self._see_inputs(found, list(tensors((inputs, keywords)))[:_MOST_TENSORS])
         return True
+
+    def _see_autocast(self) -> None:
+        device = next((p.device.type for p in self._model.parameters()), "cpu")
+        if torch.is_autocast_enabled(device):
+            self.autocast = torch.get_autocast_dtype(device)
+            if self.on_autocast:
+                self.on_autocast(self.autocast)
+                self.on_autocast = None
 
     def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:
         for place, tensor in enumerate(map(as_dense, given)):

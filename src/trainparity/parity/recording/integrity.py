@@ -21,6 +21,7 @@ _SHAPES = {
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
+    "rank/reached": "TR",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",
@@ -38,6 +39,7 @@ _WHOLE_NUMBERS = {
     "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "num_samples", "sample_ids",
     "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
+    "rank/reached",
     "made_elsewhere", "judged_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards",
     "closure/again", "scale/clipped", "scale/left",
 }  # fmt: skip

@@ -45,6 +45,8 @@ class Pass:
         """Identities, int64 [B]; None: the pass takes what an earlier one, or another model, returned."""
         self.source: Pass | None = None
         """The pass whose samples these are, where the loop calls parts of a model one after the other."""
+        self.frozen = False
+        """Whether the whole model takes no gradient in it: it is a part of the loss of another one."""
         self.handed_on = False
         """Whether a later pass is given what it returned."""
         self.judged_elsewhere = False
@@ -74,7 +76,7 @@ class Pass:
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
-        return self.training or self.reached
+        return not self.frozen and (self.training or self.reached)
 
     def reach(self) -> None:
         """Note that a backward pass came through it, and through those that its samples came by."""

@@ -25,7 +25,8 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
             generator = torch.Generator().manual_seed(derived_seed(seed, index, place))
             signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
             whole = where_float64_is(local)
-            local.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))
+            # `data`: a forward pass may go on that has used the weight, and its backward pass may come yet.
+            local.data.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))
 
 
 class Noise:

@@ -146,11 +146,10 @@ class Session:
         if step or self._plan.computes or not watch.forward.attached or sharded:
             return
 
-        def autocast_shows(dtype: torch.dtype | None) -> None:
-            if dtype:
-                perturb(watch.model, number_format(dtype).unit_roundoff, seed)
+        def autocast_shows(dtype: torch.dtype) -> None:
+            perturb(watch.model, number_format(dtype).unit_roundoff, seed)
 
-        watch.forward.on_enter = autocast_shows  # before the first forward pass nothing says that there is autocast
+        watch.forward.on_autocast = autocast_shows  # before the first forward pass nothing says that there is autocast
 
 
 def _is_kept(folder: Path, name: str) -> bool:

@@ -249,6 +249,8 @@ class StepWatch:
         samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
         rows = [len(part) for part in samples]
         arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(rows, dtype=torch.int64))
+        reached = [one for one in passes if one.samples is not None and one.reached]
+        arrays["rank/reached"] = ranks.gather(torch.tensor(len(reached)))
         arrays["rank/random_state"] = ranks.gather(torch.tensor(passes[0].state if passes else 0))
         arrays["rank/drew"] = ranks.gather(torch.tensor(sum(one.drew for one in passes)))
         elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
