@@ -205,6 +205,17 @@ def test_another_loss_is_the_loss(name: str, tmp_path: Path) -> None:
     assert (found.verdict, found.cause, found.link) == ("different", "loss-or-targets", "loss"), found.explanation
 
 
+def penalised(self: Loop, loss: Tensor) -> None:
+    weights = [parameter for parameter in self.model.parameters() if parameter.ndim > 1]
+    (loss + 1e-3 * sum(weight.abs().sum() for weight in weights)).backward()  # type: ignore[no-untyped-call]
+
+
+def test_a_norm_of_the_weights_is_a_term_of_the_loss(tmp_path: Path) -> None:
+    found = judged(tmp_path, variant(Siamese), variant(Siamese, backward=penalised))
+    assert (found.verdict, found.cause, found.link) == ("different", "loss-or-targets", "loss"), found.explanation
+    assert min(found.evidence["cosines"]) > 0.6
+
+
 class ActorCritic(nn.Module):
     """Two outputs of one trunk; the second input chooses a row of a table."""
 

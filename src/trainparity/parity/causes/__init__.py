@@ -14,6 +14,7 @@ from trainparity.parity.causes import (
     modes,
     optimizer,
     passes,
+    penalties,
     precision,
     randomness,
     ranks,
@@ -62,8 +63,8 @@ RULES: tuple[Rule, ...] = (
     passes.forward,
     passes.loss_or_targets,
     optimizer.moved_otherwise,
-    loss.weights_penalised,
-    loss.gradients_penalised,
+    penalties.weights_penalised,
+    penalties.gradients_penalised,
     passes.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,

@@ -3,14 +3,8 @@
 from torch import Tensor
 
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
-from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import (
-    adds_up,
-    multiple_of_the_weights,
-    own_gradients_agree,
-    same_cut,
-    same_start,
-)
+from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.passes import adds_up, same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
@@ -180,49 +174,3 @@ def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
     if float(left.abs().amin()) < smallest or float(right.abs().amin()) < smallest:
         return None
     return right / left
-
-
-@rule(
-    "loss-or-targets",
-    "loss",
-    proof="outputs and the gradient of the loss by them agree, and the gradients of parameters differ by a multiple of "
-    "the weights: a term of the loss that takes the weights",
-    advice="compare the terms of the loss that take the weights, such as an L2 penalty",
-)
-def weights_penalised(difference: Difference) -> Finding | None:
-    """The square of the weights is part of the loss, or weighs otherwise in it."""
-    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
-        return None
-    if set(difference.chain.judged) & set(difference.chain.backward) or own_gradients_agree(difference) is not False:
-        return None
-    found = multiple_of_the_weights(difference)
-    if found is None:
-        return None
-    return Finding(
-        f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times the "
-        f"weights, in {some(found[1])}; the model returns the same, and the gradient of the loss by that agrees",
-        {"factor": found[0], "parameters": found[1]},
-    )
-
-
-@rule(
-    "loss-or-targets",
-    "loss",
-    proof="outputs and the gradient of the loss by them agree, backward passes are made that can be differentiated "
-    "again, and the gradients of parameters differ: a term of the loss that is made of gradients",
-    advice="compare the terms of the loss that are made of gradients, such as a gradient penalty, and their weight",
-)
-def gradients_penalised(difference: Difference) -> Finding | None:
-    """A term of the loss is made of gradients, and weighs otherwise in it, or is in one run only."""
-    made = [trace.layout.differentiable for trace in _both(difference)]
-    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
-        return None
-    if not any(made) or set(difference.chain.judged) & set(difference.chain.backward):
-        return None
-    if own_gradients_agree(difference) is not False:
-        return None
-    return Finding(
-        "the model returns the same in both runs, and the gradient of the loss by that agrees; the loss has a term "
-        f"made of gradients (create_graph), which is another one in {difference.runs[1]}",
-        {"differentiable_backward_passes": [float(one) for one in made], "parameters": difference.beyond["gradient"]},
-    )

@@ -190,25 +190,6 @@ def _changed_later(difference: Difference) -> Finding | None:
     )
 
 
-def multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
-    """Return the number of times that the weights are added to the gradients that differ, and which; None if not so."""
-    places = [i for i, name in enumerate(difference.left.layout.parameters) if name in difference.beyond["gradient"]]
-    ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in (difference.left, difference.right))
-    weights = difference.left.arrays["start/sketch"][difference.row]
-    found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
-    if not found or len(found) < len([place for place in places if ours[place].any()]):
-        return None
-    factor = max((one for _, one, _ in found), key=abs)
-    if any(rest > _PENALTY_LEFT_OVER or abs(one - factor) > _PENALTY_LEFT_OVER * abs(factor) for _, one, rest in found):
-        return None
-    names = list(difference.left.layout.parameters)
-    return factor, [names[place] for place, _, _ in found]
-
-
-_PENALTY_LEFT_OVER = 0.02
-"""Part of a difference of gradients that may be something else than a multiple of the weights: rounding."""
-
-
 def adds_up(trace: Trace, row: int) -> bool:
     """Tell whether the gradient is the mean over ranks of what their backward passes have made."""
     micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]

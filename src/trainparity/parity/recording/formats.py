@@ -36,16 +36,22 @@ def _coarsest(dtypes: list[torch.dtype]) -> NumberFormat:
 
 def sharded_in(model: nn.Module) -> list[torch.dtype]:
     """Return the formats that FSDP2's `MixedPrecisionPolicy` computes in, where a module has one."""
+    return _of_policies(model, "param_dtype")
+
+
+def _of_policies(model: nn.Module, field: str) -> list[torch.dtype]:
     found = []
     for module in model.modules():
         state = getattr(module, "_get_fsdp_state", None)
         policy = getattr(state(), "_mp_policy", None) if state else None
-        found.append(getattr(policy, "param_dtype", None))
+        found.append(getattr(policy, field, None))
     return [dtype for dtype in found if dtype is not None]
 
 
 def reduced_in(model: nn.Module) -> NumberFormat | None:
-    """Return the format that DDP's communication hook sends gradients in; None without such a hook."""
+    """Return the format gradients are sent in, by DDP's communication hook or FSDP2's policy; None without them."""
+    if dtypes := _of_policies(model, "reduce_dtype"):
+        return _coarsest(dtypes)
     wrapper: Any = model
     while isinstance(wrapper, nn.Module):
         for hook, *_ in getattr(wrapper, "_comm_hooks", ()):
