@@ -50,8 +50,8 @@ def _of_policies(model: nn.Module, field: str) -> list[torch.dtype]:
 
 def reduced_in(model: nn.Module) -> NumberFormat | None:
     """Return the format gradients are sent in, by DDP's communication hook or FSDP2's policy; None without them."""
-    if dtypes := _of_policies(model, "reduce_dtype"):
-        return _coarsest(dtypes)
+    if found := accumulated_in(model):
+        return found
     wrapper: Any = model
     while isinstance(wrapper, nn.Module):
         for hook, *_ in getattr(wrapper, "_comm_hooks", ()):
@@ -60,6 +60,12 @@ def reduced_in(model: nn.Module) -> NumberFormat | None:
                     return number_format(dtype)
         wrapper = getattr(wrapper, "module", None) or getattr(wrapper, "_orig_mod", None)
     return None
+
+
+def accumulated_in(model: nn.Module) -> NumberFormat | None:
+    """Return the format that FSDP2 adds up gradients of micro-batches and ranks in; None without a policy for it."""
+    dtypes = _of_policies(model, "reduce_dtype")
+    return _coarsest(dtypes) if dtypes else None
 
 
 def computed_in(model: nn.Module, autocast: torch.dtype | None) -> NumberFormat:

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.conditions import conditions
-from trainparity.parity.recording.formats import NumberFormat, computed_in, number_format, reduced_in, stored_in
+from trainparity.parity.recording.formats import (
+    NumberFormat,
+    accumulated_in,
+    computed_in,
+    number_format,
+    reduced_in,
+    stored_in,
+)
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise, perturb
@@ -139,9 +146,10 @@ class Session:
             checkpoints.save(plan.keep / name, watch.model, watch.optimizer, {}, {}, main=self.rank == 0)
 
     def _move(self, step: int) -> None:
-        """Move a twin's weights as coarsely as its forward pass rounds."""
+        """Move a twin's weights as coarsely as its forward pass rounds, or FSDP2 the gradients that it adds up."""
         watch, seed = self.watch, derived_seed(self._plan.seed, self._plan.twin, step)
-        perturb(watch.model, self._computes().unit_roundoff, seed)
+        rounded = [found for found in (self._computes(), accumulated_in(watch.model)) if found]
+        perturb(watch.model, max(found.unit_roundoff for found in rounded), seed)
         sharded = any(is_dtensor(parameter) for parameter in watch.model.parameters())
         if step or self._plan.computes or not watch.forward.attached or sharded:
             return

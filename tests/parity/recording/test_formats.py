@@ -1,0 +1,36 @@
+"""In which formats a model computes, and gradients are added up."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from trainparity.parity.recording.formats import accumulated_in, computed_in, reduced_in
+
+
+@pytest.fixture
+def mesh() -> Iterator[DeviceMesh]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("policy", "computed", "added_up"),
+    [
+        ({}, "fp32", None),
+        ({"reduce_dtype": torch.bfloat16}, "fp32", "bf16"),
+        ({"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}, "bf16", "fp32"),
+    ],
+)
+def test_the_formats_of_a_policy_are_those_of_its_products_and_of_its_sums(
+    mesh: DeviceMesh, policy: dict[str, torch.dtype], computed: str, added_up: str | None
+) -> None:
+    model = fully_shard(nn.Linear(2, 2), mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))
+    found = accumulated_in(model)
+    assert computed_in(model, None).name == computed and (found.name if found else None) == added_up
+    assert reduced_in(model) == found
