@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
+from safetensors.numpy import save_file
 
 from trainparity.cli.app import app
 from trainparity.errors import StoppedBySignal, UserError
@@ -56,6 +58,14 @@ def test_an_error_of_the_caller_or_the_machine_is_one_line(
 ) -> None:
     assert exit_code(raising(error)) == code
     assert capsys.readouterr().err == says
+
+
+def test_what_the_system_refuses_to_a_library_in_rust_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Safetensors raises no OSError, also where a disk is full."""
+    assert exit_code(lambda: save_file({"a": numpy.zeros(9)}, tmp_path / "nowhere/a.safetensors")) == 2
+    assert capsys.readouterr().err == "tensors could not be written: No such file or directory\n"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), OSError(errno.EBADF, "Bad file descriptor"), MemoryError()])

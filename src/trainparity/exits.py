@@ -11,6 +11,7 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -34,6 +35,9 @@ _OF_THE_MACHINE = {
     )
 }  # fmt: skip
 """What the operating system says that no code of ours can mend."""
+
+_OF_SAFETENSORS = re.compile(r"I/O error: (?P<what>.+) \(os error (?P<number>\d+)\)")
+"""What stands in an exception of its own where a library in Rust got an error of the system."""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
@@ -63,7 +67,10 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except ModuleNotFoundError as error:
         sentence = extras.explain(error)
         return _said(sentence, 2) if sentence else _defect()
-    except Exception:
+    except Exception as error:
+        found = _OF_SAFETENSORS.search(str(error))
+        if found and int(found["number"]) in _OF_THE_MACHINE:
+            return _said(f"tensors could not be written: {found['what']}", 2)
         return _defect()
     return code
 

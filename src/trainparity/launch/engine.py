@@ -51,8 +51,8 @@ def run_contained(kind: Kind, stage: Sequence[str], *, deadline_s: float | None 
         _run(client, image, kind, stage, deadline_s)
     except NotFound:
         raise UserError("somebody removed the container; run it again to resume from the last checkpoint") from None
-    except EngineGone as error:
-        raise UserError(f"the Docker engine stopped answering: {error}; start it and run again") from None
+    except EngineGone:
+        raise UserError("the Docker engine stopped answering; start it and run again") from None
     except APIError as error:
         raise UserError(f"the Docker engine refused: {error.explanation or error}") from None
 
