@@ -15,6 +15,7 @@ BELOW: dict[str, set[str]] = {
     "exits": {"errors", "extras"},
     "lingering": set(),
     "ownership": {"errors"},
+    "parentage": set(),
     "scratch": set(),
     "records": {"errors"},
     "validation": {"errors"},
@@ -45,7 +46,7 @@ BELOW: dict[str, set[str]] = {
     },
     "pipeline": {
         "errors", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
-        "launch",
+        "launch", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {
@@ -68,12 +69,12 @@ BELOW: dict[str, set[str]] = {
     "starter": {"errors", "schemas", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
-        "claims", "report", "errors", "exits", "lingering", "ownership",
+        "claims", "report", "errors", "exits", "lingering", "ownership", "parentage",
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
-        "report", "errors", "exits", "lingering", "running", "pipeline", "starter", "api", "placement", "scratch",
-        "exporting",
+        "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
+        "scratch", "exporting",
     },
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from types import FrameType
 from trainparity import extras, starter
 from trainparity.exits import shell_code
 from trainparity.params import REFERENCE, reference_name
+from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
 from trainparity.pipeline.schedule import WHOLE
 
@@ -32,7 +33,9 @@ def reproduce(*arguments: str) -> int:
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     whole = {} if arguments else {WHOLE: "1"}
-    dvc = psutil.Popen([sys.executable, "-m", "dvc", "repro", *arguments], env=os.environ | whole | {"PATH": path})
+    dvc = psutil.Popen(
+        [sys.executable, "-m", "trainparity.pipeline.dvc", "repro", *arguments], env=os.environ | whole | {"PATH": path}
+    )
     stages: list[psutil.Process] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -66,7 +69,7 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
 
     Nothing is cached but references that would be trained again from the same. `whole`: these are all stages.
     """
-    environment = os.environ | ({WHOLE: "1"} if whole else {})
+    environment = os.environ | {FOLLOWS: "1"} | ({WHOLE: "1"} if whole else {})
     for stage in stages:
         done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], env=environment, check=False)
         if done.returncode:

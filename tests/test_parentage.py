@@ -1,0 +1,42 @@
+"""A process that ends with the one that started it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainparity.parentage import FOLLOWS
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize(("module", "says"), [("stages validate", "params.yaml"), ("pipeline.dvc version", "DVC")])
+def test_what_was_orphaned_while_it_started_does_nothing(tmp_path: Path, module: str, says: str, killed: bool) -> None:
+    """The shell is the parent: it ends before the process can look for it, or waits for it."""
+    program = f"{sys.executable} -m trainparity.{module}"
+    started = f"(sleep 0.5; exec {program}) &" if killed else f"{program}; true"
+    done = subprocess.run(
+        ["sh", "-c", started], cwd=tmp_path, env=os.environ | {FOLLOWS: "1"}, start_new_session=True,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (says in done.stdout + done.stderr) is not killed, done.stderr
+
+
+FOLLOWER = """
+import time
+from trainparity.parentage import end_with_parent
+end_with_parent()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen(
+        ["sh", "-c", '"$0" -c "$1"; true', sys.executable, FOLLOWER],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert parent.stdout and parent.stdout.readline() == "ready\n"
+    parent.kill()
+    assert parent.stdout.read() == ""  # until all that write to it have ended
