@@ -306,3 +306,15 @@ def test_autocast_inside_of_forward_is_what_the_model_computes_in(tmp_path: Path
     assert {layout.precision for layout in layouts} == {"bf16"}
     train_with_loss(tmp_path / "b", bf16=False)
     assert compare_folders(tmp_path / "b", tmp_path / "a").cause == "precision"
+
+
+def test_a_twin_of_a_saturated_probability_is_a_probability(tmp_path: Path) -> None:
+    """The loss refuses what is larger than one by a rounding."""
+    for twin in range(3):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 4), nn.Sigmoid())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        with trainparity.record(model, optimizer, tmp_path, twin=twin):
+            nn.functional.binary_cross_entropy(model(torch.full((16, 8), 200.0)), torch.zeros(16, 4)).backward()
+            optimizer.step()
+    assert Trace.load(tmp_path / "twins" / "2").layout.twin == 2

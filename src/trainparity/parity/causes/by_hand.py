@@ -34,7 +34,7 @@ def kept_after_backward(trace: Trace, row: int) -> float:
 )
 def clipped_by_hand(difference: Difference) -> Finding | None:
     """The loop shortens the gradient without a function of PyTorch's."""
-    if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
+    if difference.stage != "gradient" or own_gradients_agree(difference) is not True or _made_larger(difference):
         return None
     kept = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
     if all(kept) and abs(kept[0] / kept[1] - 1) > 1e-3 and not scaled_always(difference):
@@ -51,6 +51,19 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
                 {"limit": limit},
             )
     return None
+
+
+def _made_larger(difference: Difference) -> bool:
+    """Tell whether backward makes a multiple of the other run's gradients: the loss is another one then."""
+    ours, theirs = (
+        micro.sum(0) / trace.layout.world_size
+        for micro, trace in zip(difference.micro(), (difference.left, difference.right), strict=True)
+    )
+    return abs(fit(ours, theirs)[0] - 1) > _AS_LARGE
+
+
+_AS_LARGE = 0.1
+"""Part of their size by which gradients that rounding alone tells apart may differ, in a coarse format."""
 
 
 def scaled_always(difference: Difference) -> bool:

@@ -48,7 +48,9 @@ class Noise:
         generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))
         drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
         exact = tensor if tensor.dtype == torch.float64 else tensor.float()
-        return (exact * (1 + 2 * unit * (2 * drawn - 1))).to(tensor.dtype)
+        moved = (exact * (1 + 2 * unit * (2 * drawn - 1))).to(tensor.dtype)
+        # A sigmoid that has reached one stays a probability: losses refuse what lies beyond.
+        return torch.where((tensor.abs() <= 1) & (moved.abs() > 1), tensor, moved)
 
 
 class OtherLayout:
