@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
+from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
+from tests.support.warm import python
 
 LOADER = (
     PLAIN.replace("import argparse, torch", "import argparse, os, torch, trainparity, torch.distributed as dist")
@@ -60,7 +61,7 @@ def ab(folder: Path, *arguments: object, code: int, **options: Any) -> dict[str,
 
 
 def commands(*tails: str) -> list[str]:
-    return [f"{sys.executable} train.py{tail}" for tail in tails]
+    return [f"{python()} train.py{tail}" for tail in tails]
 
 
 def test_equal_commands_are_bitwise_without_twins_and_another_rate_is_named(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_pat
     write(tmp_path, LOADER)
     found = ab(tmp_path, *commands("", " --parts 4"), code=0)
     assert found["verdict"] == "equivalent"
-    found = ab(tmp_path, *commands(""), f"{TORCHRUN} train.py --parts 2", code=0)
+    found = ab(tmp_path, *commands(""), f"{torchrun()} train.py --parts 2", code=0)
     assert found["verdict"] == "equivalent"
     assert json.loads((tmp_path / "kept/b/trace.json").read_text())["world_size"] == 2
 
@@ -89,7 +90,7 @@ def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_pat
 def test_float64_confirms_a_fault_and_its_operator_and_line_are_found(tmp_path: Path) -> None:
     write(tmp_path, PLAIN.replace("nn.Tanh()", "nn.Sequential(nn.Tanh(), nn.Sigmoid())"), "other.py")
     write(tmp_path, PLAIN)
-    found = ab(tmp_path, "--ops", "--twins", 0, *(f"{sys.executable} {name}.py" for name in ("train", "other")), code=1)
+    found = ab(tmp_path, "--ops", "--twins", 0, *(f"{python()} {name}.py" for name in ("train", "other")), code=1)
     assert found["cause"] == "forward" and "it is not rounding" in found["confirmation"]
     operator = found["operator"]
     line = next(number for number, text in enumerate(PLAIN.splitlines(), 1) if "mse_loss(" in text)
@@ -119,7 +120,7 @@ def repository(tmp_path: Path) -> Path:
     commit(folder)
     (folder / "data").mkdir()
     subprocess.run(
-        [sys.executable, "-c", "import torch; torch.save(torch.randn(512, 8), 'data/x.pt')"], cwd=folder, check=True
+        [python(), "-c", "import torch; torch.save(torch.randn(512, 8), 'data/x.pt')"], cwd=folder, check=True
     )
     return folder
 
@@ -131,7 +132,7 @@ def commit(folder: Path) -> None:
 
 def test_two_revisions(repository: Path) -> None:
     scripts = repository / "scripts"
-    run = ("--link", "../data", "--", sys.executable, "train.py")
+    run = ("--link", "../data", "--", python(), "train.py")
     script = scripts / "train.py"
     script.write_text(script.read_text() + "# not committed\n")
     found = ab(scripts, "--base", "HEAD~2", "--test", "HEAD", *run, code=1)
@@ -143,7 +144,7 @@ def test_two_revisions(repository: Path) -> None:
 
 
 def test_an_interrupt_removes_the_worktrees(repository: Path, tmp_path: Path) -> None:
-    command = [TOOL, "ab", "--base", "HEAD~1", "--test", "HEAD", "--link", "../data", f"{sys.executable} train.py"]
+    command = [TOOL, "ab", "--base", "HEAD~1", "--test", "HEAD", "--link", "../data", f"{python()} train.py"]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     process = subprocess.Popen(
@@ -168,7 +169,7 @@ def test_code_of_the_working_tree_is_not_a_revisions(repository: Path) -> None:
     script = repository / "scripts/train.py"
     script.write_text(f"import sys; sys.path.append({str(repository / 'package')!r}); import mine\n" + PLAIN)
     commit(repository)
-    found = ab(repository, "--base", "HEAD", "--test", "HEAD", f"{sys.executable} scripts/train.py", code=2)
+    found = ab(repository, "--base", "HEAD", "--test", "HEAD", f"{python()} scripts/train.py", code=2)
     assert "imported code of the working tree: package/mine.py" in found["errors"]
 
 

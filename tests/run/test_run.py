@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.scripts import PLAIN, TOOL, TORCHRUN, trainparity, write
+from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
+from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 
@@ -45,7 +46,7 @@ def test_a_plain_script_and_its_twins(tmp_path: Path) -> None:
 
 def test_a_script_that_ends_before(tmp_path: Path) -> None:
     write(tmp_path, PLAIN)
-    run = record(tmp_path, sys.executable, "train.py", "--steps", 3)
+    run = record(tmp_path, python(), "train.py", "--steps", 3)
     assert Trace.load(run).layout.steps == [0, 1, 2]
     assert not json.loads((run / "run.json").read_text())["stopped"]
 
@@ -62,7 +63,7 @@ ENDS = {
 def test_a_script_that_ends_in_its_own_way(end: str, tmp_path: Path) -> None:
     line, code = ENDS[end]
     write(tmp_path, PLAIN.replace('        print("step", step', f"        if step == 2: {line}\n        print(step"))
-    done = trainparity("run", "runs/a", "--twins", 1, "--steps", 6, "--", sys.executable, "train.py", cwd=tmp_path)
+    done = trainparity("run", "runs/a", "--twins", 1, "--steps", 6, "--", python(), "train.py", cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert Trace.load(tmp_path / "runs/a").layout.steps == [0, 1, 2]
     assert ("boom" in done.stderr) == (end == "a crash")
@@ -94,7 +95,7 @@ def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
     write(tmp_path, PLAIN)
     (tmp_path / "runs/a").mkdir(parents=True)
     (tmp_path / "runs/a/thesis.tex").write_text("mine")
-    command = ("--twins", 0, "--steps", 2, "--", sys.executable, "train.py")
+    command = ("--twins", 0, "--steps", 2, "--", python(), "train.py")
     done = trainparity("run", "runs/a", *command, cwd=tmp_path)
     assert done.returncode == 2 and "runs/a holds something else" in done.stderr
     assert (tmp_path / "runs/a/thesis.tex").read_text() == "mine"
@@ -148,19 +149,19 @@ def test_the_users_own_sitecustomize_runs_too(tmp_path: Path) -> None:
 
 def test_a_script_that_catches_everything_and_trains_in_a_thread_is_stopped(tmp_path: Path) -> None:
     text = PLAIN.replace("        optimizer.step()", "        try: optimizer.step()\n        except: print('caught')")
-    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    run = record(tmp_path, python(), write(tmp_path, text))
     assert len(Trace.load(run).layout.steps) == 6
     text = PLAIN.replace(
         "    main()\n", "    import threading\n    t = threading.Thread(target=main); t.start(); t.join()\n"
     )
-    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    run = record(tmp_path, python(), write(tmp_path, text))
     assert len(Trace.load(run).layout.steps) == 6
 
 
 def test_scripts_run_by_exec_with_an_emptied_search_path(tmp_path: Path) -> None:
     inner = write(tmp_path, PLAIN, "inner.py")
     text = f"import sys, torch\nsys.path[:] = [p for p in sys.path if 'python' in p]\nexec(open({str(inner)!r}).read())"
-    assert len(names(record(tmp_path, sys.executable, write(tmp_path, text)))) == 4
+    assert len(names(record(tmp_path, python(), write(tmp_path, text)))) == 4
 
 
 DDP = PLAIN.replace(
@@ -178,7 +179,7 @@ OPTIMIZER = "    optimizer = torch.optim.AdamW"
 def test_ranks_of_torchrun_are_recorded_and_stopped_together(order: str, tmp_path: Path) -> None:
     end = "(model.parameters(), lr=args.lr)\n"
     text = DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER) if order == "wrapped first" else DDP.replace(end, end + WRAPPED)
-    run = record(tmp_path, *TORCHRUN.split(), write(tmp_path, text))
+    run = record(tmp_path, *torchrun().split(), write(tmp_path, text))
     trace = Trace.load(run)
     assert trace.layout.world_size == 2 and len(trace.layout.steps) == 6
     assert trace.arrays["num_samples"].tolist() == [16] * 6
@@ -195,7 +196,7 @@ def test_ranks_spawned_by_the_script(tmp_path: Path) -> None:
         )
         .replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
     )
-    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    run = record(tmp_path, python(), write(tmp_path, text))
     assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
 
 
@@ -211,7 +212,7 @@ if "RANK" not in os.environ:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     script = write(tmp_path, start + DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER))
-    run = record(tmp_path, sys.executable, script, port)
+    run = record(tmp_path, python(), script, port)
     assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
 
 
@@ -222,7 +223,7 @@ def test_of_several_trainings_the_first_is_recorded_and_all_are_stopped(tmp_path
         "for lr in '0.1', '0.2': subprocess.run([sys.executable, 'inner.py', '--lr', lr], check=True)"
     )
     done = trainparity(
-        "run", "runs/a", "--twins", 0, "--steps", 3, "--", sys.executable, write(tmp_path, text), cwd=tmp_path
+        "run", "runs/a", "--twins", 0, "--steps", 3, "--", python(), write(tmp_path, text), cwd=tmp_path
     )
     assert done.returncode == 0 and "more than one training" in done.stderr
     trace = Trace.load(tmp_path / "runs/a")
@@ -239,7 +240,7 @@ def test_workers_of_a_loader_are_not_recorded(tmp_path: Path) -> None:
         "        optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
         "    for step in"
     ))  # fmt: skip
-    run = record(tmp_path, sys.executable, write(tmp_path, text))
+    run = record(tmp_path, python(), write(tmp_path, text))
     assert Trace.load(run).arrays["num_samples"].tolist() == [16] * 6
 
 
@@ -275,7 +276,7 @@ BLIND = ("gradients without a module's call",)
 def test_the_model_is_found(shape: str, tmp_path: Path) -> None:
     old, new = SHAPES[shape]
     assert old in PLAIN
-    trace = Trace.load(record(tmp_path, sys.executable, write(tmp_path, PLAIN.replace(old, new))))
+    trace = Trace.load(record(tmp_path, python(), write(tmp_path, PLAIN.replace(old, new))))
     assert list(trace.layout.parameters) == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert trace.layout.unoptimised == [] and (trace.arrays["gradient_norm"] > 0).all()
     if shape not in BLIND:
@@ -284,12 +285,12 @@ def test_the_model_is_found(shape: str, tmp_path: Path) -> None:
 
 def test_frozen_parts_belong_to_the_model_and_loose_tensors_to_it_too(tmp_path: Path) -> None:
     frozen = PLAIN.replace("AdamW(model.parameters()", "AdamW(model[2].parameters()")
-    trace = Trace.load(record(tmp_path, sys.executable, write(tmp_path, frozen)))
+    trace = Trace.load(record(tmp_path, python(), write(tmp_path, frozen)))
     assert trace.layout.unoptimised == ["0.weight", "0.bias"]
     loose = PLAIN.replace("AdamW(model.parameters()", "AdamW([*model.parameters(), scale]").replace(
         "    optimizer =", "    scale = torch.ones(1, requires_grad=True)\n    optimizer ="
     ).replace("mse_loss(model(", "mse_loss(scale * model(")  # fmt: skip
-    found = names(record(tmp_path, sys.executable, write(tmp_path, loose)))
+    found = names(record(tmp_path, python(), write(tmp_path, loose)))
     assert found == [
         "tensor_0",
         "Sequential_0.0.weight",
@@ -318,7 +319,7 @@ for step in range(1000):
 def test_all_optimizers_that_train_something_of_their_own_are_recorded(tmp_path: Path) -> None:
     write(tmp_path, GAN)
     write(tmp_path, GAN.replace("D(G(torch.randn(8, 2))).mean()", "(-D(G(torch.randn(8, 2)))).mean()"), "other.py")
-    commands = f"{sys.executable} train.py", f"{sys.executable} other.py"
+    commands = f"{python()} train.py", f"{python()} other.py"
     done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
     assert "5 optimizer steps of Sequential (49 parameters) with Adam, 4 of Linear with SGD, then" in done.stderr
     assert "NOT recorded" not in done.stderr
@@ -333,7 +334,7 @@ def test_an_optimizer_that_is_made_anew_is_recorded_on(tmp_path: Path) -> None:
         "        optimizer.step()\n"
         "        if step == 2: optimizer = torch.optim.AdamW(model.parameters())\n"
     ))  # fmt: skip
-    trace = Trace.load(record(tmp_path, sys.executable, write(tmp_path, anew)))
+    trace = Trace.load(record(tmp_path, python(), write(tmp_path, anew)))
     assert trace.layout.steps == list(range(6))
     assert trace.arrays["optimizer_step"].tolist() == [0, 1, 2, 0, 1, 2]
 

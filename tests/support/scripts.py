@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.warm import python
+
 TOOL = Path(sys.executable).with_name("trainparity")
-TORCHRUN = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2"
 
 PLAIN = """
 import argparse, torch
@@ -41,9 +42,9 @@ if __name__ == "__main__":
 def trainparity(
     *arguments: object, cwd: Path, timeout: float = 240, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a folder."""
+    """Run the command line in a folder, from a warm Python."""
     return subprocess.run(
-        [TOOL, *map(str, arguments)],
+        [python(), "-m", "trainparity.cli", *map(str, arguments)],
         cwd=cwd,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
@@ -51,6 +52,11 @@ def trainparity(
         check=False,
         timeout=timeout,
     )
+
+
+def torchrun(ranks: int = 2) -> str:
+    """Return the beginning of a command that starts a script on some ranks, from a warm Python."""
+    return f"{python()} -m torch.distributed.run --standalone --nproc-per-node {ranks}"
 
 
 def write(folder: Path, text: str, name: str = "train.py") -> Path:

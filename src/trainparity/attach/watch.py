@@ -51,7 +51,10 @@ def _in_float64() -> None:
 
 
 def _after_import(name: str, then: Callable[[Any], None]) -> None:
-    sys.meta_path.insert(0, _Once(name, then))
+    if (module := sys.modules.get(name)) is not None:  # a `.pth` file of the user's interpreter has imported it
+        then(module)
+    else:
+        sys.meta_path.insert(0, _Once(name, then))
 
 
 class _Once:

@@ -1,0 +1,192 @@
+"""A Python that is warm: it runs a command line in a process forked from one that has imported the slow libraries.
+
+Starting Python, torch and what a first optimizer imports takes 3 s, more than nearly all that the tests train. Where
+starting a process is not what is tested, `python()` is an executable that takes Python's place on a command line: it
+sends its arguments, environment, folder and open files to a server, and ends as the forked process ends. Of this project
+the server imports nothing, as tests edit it.
+"""
+
+import atexit
+import gc
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+LIBRARIES = (
+    "torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.fsdp", "torch.distributed.tensor", "pydantic",
+    "rich.table", "safetensors.torch", "sklearn.datasets", "typer", "yaml",
+)  # fmt: skip
+
+CLIENT = """#!{python} -IS
+import json, os, signal, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+asked = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
+socket.send_fds(server, [len(asked).to_bytes(8, "big")], [0, 1, 2])
+server.sendall(asked)
+answer = server.recv(16)
+status = int(answer) if answer else 1
+if status < 0:
+    if -status not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+
+
+@cache
+def python(*libraries: str) -> str:
+    """Return a warm Python, which lasts as long as this process; on Linux only, elsewhere it is Python itself.
+
+    macOS's frameworks do not survive a fork.
+
+    Args:
+        libraries: Modules that it imports beside those of most trainings; one server for each set of them.
+    """
+    if sys.platform != "linux":
+        return sys.executable
+    folder = tempfile.TemporaryDirectory(prefix="warm-")
+    atexit.register(folder.cleanup)
+    address, executable = f"{folder.name}/socket", Path(folder.name) / "python"
+    executable.write_text(CLIENT.format(python=sys.executable, address=address), encoding="utf-8")
+    executable.chmod(0o755)
+    command = [sys.executable, __file__, address, str(executable), *LIBRARIES, *libraries]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdout and server.stdout.readline() == b"ready\n"
+    atexit.register(server.communicate)  # it ends when its input ends
+    return str(executable)
+
+
+def _serve(address: str, executable: str, libraries: Sequence[str]) -> None:
+    """Fork a process for each command line that comes; return in that process alone."""
+    for library in libraries:
+        import_module(library)
+    sys.modules.pop("sitecustomize", None)
+    own = str(Path(__file__).parent)
+    sys.path[:] = [entry for entry in sys.path if entry != own]
+    gc.collect()
+    gc.freeze()  # else a collection in each child writes to, and so copies, all of these objects
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen(64)
+    print("ready", flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        connection, _ = listening.accept()
+        if not os.fork():
+            listening.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _guard(connection, executable)
+            return
+        connection.close()
+    os._exit(0)
+
+
+def _guard(connection: socket.socket, executable: str) -> None:
+    """Fork the process that runs, return in it alone; in this one wait for its end, or end it with its client."""
+    head, files, _, _ = socket.recv_fds(connection, 8, 3)
+    size, asked = int.from_bytes(head, "big"), b""
+    while len(asked) < size and (part := connection.recv(size - len(asked))):
+        asked += part
+    if len(asked) < size:
+        os._exit(1)
+    if not (process := os.fork()):
+        connection.close()
+        _take_over(files, executable, *json.loads(asked))
+        return
+    for file in files:
+        os.close(file)
+    ended = os.pidfd_open(process)
+    ready, _, _ = select.select([ended, connection], [], [])
+    if ended not in ready:  # the client is gone
+        os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    try:
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    finally:
+        os._exit(0)
+
+
+def _take_over(
+    files: Sequence[int], executable: str, arguments: list[str], environment: dict[str, str], folder: str
+) -> None:
+    """Make this process what the client would be, had it started Python."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", errors="backslashreplace")  # noqa: PTH123, SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    tempfile.tempdir = None
+    random.seed()
+    sys.executable, sys.argv = executable, arguments[1:]
+    sys.path[:0] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if (threads := environment.get("OMP_NUM_THREADS")) and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(int(threads))
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    try:
+        import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        assert error.name == "sitecustomize"
+
+
+def _run() -> None:
+    """Run `-c CODE`, `-m MODULE` or a script, as Python does with these arguments."""
+    while sys.argv[0] in ("-u", "-I"):
+        sys.argv.pop(0)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    match sys.argv:
+        case ["-c", code, *_]:
+            sys.argv[:2] = ["-c"]
+            sys.path.insert(0, "")
+            exec(code, {"__name__": "__main__", "__builtins__": __builtins__})  # noqa: S102
+        case ["-m", module, *_]:
+            sys.argv.pop(0)
+            sys.path.insert(0, os.getcwd())  # noqa: PTH109
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [script, *_]:
+            sys.path.insert(0, str(Path(script).resolve().parent))
+            runpy.run_path(script, run_name="__main__")
+
+
+def _status() -> int:
+    """Run the command line; return its exit code."""
+    try:
+        _run()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        return 1
+    return 0
+
+
+def _end(status: int) -> None:
+    """End as Python does, but for taking down all that was imported, which costs more than most scripts."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _end(_status())
