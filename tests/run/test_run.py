@@ -222,9 +222,7 @@ def test_of_several_trainings_the_first_is_recorded_and_all_are_stopped(tmp_path
         "import subprocess, sys\n"
         "for lr in '0.1', '0.2': subprocess.run([sys.executable, 'inner.py', '--lr', lr], check=True)"
     )
-    done = trainparity(
-        "run", "runs/a", "--twins", 0, "--steps", 3, "--", python(), write(tmp_path, text), cwd=tmp_path
-    )
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 3, "--", python(), write(tmp_path, text), cwd=tmp_path)
     assert done.returncode == 0 and "more than one training" in done.stderr
     trace = Trace.load(tmp_path / "runs/a")
     assert trace.arrays["setting/lr"][:, 0].tolist() == [0.1] * 3

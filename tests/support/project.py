@@ -10,7 +10,11 @@ from pathlib import Path
 
 import yaml
 
+from tests.support import warm
+
 ROOT = Path(__file__).parents[2]
+DVC = ("dvc.cli.parser", "dvc.repo", "dvc.stage.run", "dvc.api", "dvc_render", "scipy.stats", "torchvision")
+"""What its commands import beside what trainings do."""
 
 
 class Project:
@@ -25,9 +29,13 @@ class Project:
         return Project(folder)
 
     def run(self, *command: str, **variables: str) -> str:
-        """Run a command; return its output, or fail with it."""
+        """Run a command, Python from a warm one; return its output, or fail with it."""
         environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "160", **variables}
-        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        python = Path(warm.python(*DVC))
+        folders = (python.parent, Path(sys.executable).parent, environment["PATH"])
+        environment["PATH"] = os.pathsep.join(map(str, folders))
+        if command[0] == "dvc":
+            command = ("python", "-m", *command)
         done = subprocess.run(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             check=False,

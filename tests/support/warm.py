@@ -82,14 +82,15 @@ def _serve(address: str, executable: str, libraries: Sequence[str]) -> None:
     listening.bind(address)
     listening.listen(64)
     print("ready", flush=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
+    guards: list[int] = []
     while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
         connection, _ = listening.accept()
-        if not os.fork():
+        guards = [guard for guard in guards if not os.waitpid(guard, os.WNOHANG)[0]]
+        if not (guard := os.fork()):
             listening.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _guard(connection, executable)
             return
+        guards.append(guard)
         connection.close()
     os._exit(0)
 
