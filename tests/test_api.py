@@ -8,6 +8,7 @@ from typing import get_type_hints
 import pytest
 
 import trainparity
+from tests.support import warm
 from tests.support.scripts import PLAIN, write
 from trainparity.errors import UserError
 from trainparity.records.check import CheckReport
@@ -42,7 +43,7 @@ def test_every_argument_is_documented_and_typed(name: str) -> None:
 def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
     script = write(tmp_path, PLAIN)
     for name, rate in (("a", "1e-2"), ("b", "2e-2")):
-        assert trainparity.run([sys.executable, str(script), "--lr", rate], tmp_path / name, twins=0, steps=3) == 0
+        assert trainparity.run([warm.python(), str(script), "--lr", rate], tmp_path / name, twins=0, steps=3) == 0
     same = trainparity.compare(tmp_path / "a", tmp_path / "a")
     other = trainparity.compare(tmp_path / "a", str(tmp_path / "b"))
     assert (same.verdict, same.exit_code) == ("bitwise", 0)

@@ -12,6 +12,7 @@ import numpy
 import pytest
 from safetensors.numpy import save_file
 
+from tests.support import warm
 from trainparity.cli.app import app
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.exits import DEFECT, exit_code
@@ -77,7 +78,7 @@ def test_a_defect_is_none_of_the_verdicts_codes(error: Exception, capsys: pytest
 
 
 def run(*arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "trainparity.cli", *arguments]
+    command = [warm.python(), "-m", "trainparity.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
 
 

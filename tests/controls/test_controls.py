@@ -1,7 +1,10 @@
 """The catalogue on real runs: every wrong loop caught and named, no right one called different."""
 
+import sys
+
 import pytest
 
+from tests.support import warm
 from trainparity.controls.catalogue import RIGHT, WRONG
 from trainparity.controls.run import run_controls
 from trainparity.parity.causes import IDENTIFIERS
@@ -10,7 +13,9 @@ from trainparity.records.controls import ControlReport, ControlResult
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[ControlResult]:
-    return run_controls(tmp_path_factory.mktemp("controls"), [1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", warm.python())
+        return run_controls(tmp_path_factory.mktemp("controls"), [1])
 
 
 def test_every_wrong_loop_is_caught_and_given_exactly_its_cause(results: list[ControlResult]) -> None:

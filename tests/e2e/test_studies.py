@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import warm
 from tests.support.project import ROOT, copy_small
 from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import ParityReport
@@ -33,8 +34,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(project / "src"), "COLUMNS": "160"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    command = [sys.executable, "-m", "trainparity.cli", "studies", *arguments]
+    environment["PATH"] = (
+        f"{Path(warm.python()).parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    )
+    command = [warm.python(), "-m", "trainparity.cli", "studies", *arguments]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
+from tests.support import warm
 from tests.support.browser import complaints
-from tests.support.forked import forked
 from trainparity.parity.compare import compare_folders, compare_in_detail
 from trainparity.parity.recording.trace import Trace
 from trainparity.report import page
@@ -23,19 +21,15 @@ LOOPS = {"accelerate": "accelerate", "fabric": "lightning", "lightning": "lightn
 OFFLINE = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
-class Run(Protocol):
-    def __call__(self, script: str, *arguments: str, ranks: int = 1, **environment: str) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run an example in processes that have its libraries imported."""
-    with forked(
-        tmp_path_factory.mktemp("forked"), "torch", "torch._dynamo", *LOOPS.values(), "transformers"
-    ) as scripts:
-        yield lambda script, *arguments, ranks=1, **environment: scripts.run(
-            EXAMPLES / script, *arguments, ranks=ranks, **OFFLINE, **environment
-        )
+def run(script: str, *arguments: str, ranks: int = 1, **environment: str) -> None:
+    """Run an example on some ranks, from a Python that has its libraries imported."""
+    python = warm.python(*LOOPS.values(), "transformers.trainer", "transformers.models.llama.modeling_llama")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [python, *(torchrun if ranks > 1 else []), str(EXAMPLES / script), *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **OFFLINE, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def same(left: Path, right: Path) -> None:
@@ -48,7 +42,7 @@ def same(left: Path, right: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(run: Run, loop: str, tmp_path: Path) -> None:
+def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(loop: str, tmp_path: Path) -> None:
     pytest.importorskip(LOOPS[loop])
     script = f"{loop}_loop.py"
     run(script, str(tmp_path / "plain"))
@@ -62,7 +56,7 @@ def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(run: Run, loop:
     assert accumulated.arrays["rank/backwards"].tolist()[0] == [2]
 
 
-def test_a_plain_loop_under_torchrun(run: Run, tmp_path: Path) -> None:
+def test_a_plain_loop_under_torchrun(tmp_path: Path) -> None:
     run("raw_loop.py", "1", str(tmp_path / "plain"))
     run("raw_loop.py", "1", str(tmp_path / "plain"), TRAINPARITY_TWIN="1")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -72,9 +66,8 @@ def test_a_plain_loop_under_torchrun(run: Run, tmp_path: Path) -> None:
     same(tmp_path / "plain", tmp_path / "ddp")
 
 
-def test_the_token_mean_bug_of_2024_is_named_and_its_repair_is_equivalent(run: Run, tmp_path: Path) -> None:
+def test_the_token_mean_bug_of_2024_is_named_and_its_repair_is_equivalent(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    # It leaves writing the trace to the end of its process, which is one of multiprocessing: no exit function runs.
     run("token_means.py", str(tmp_path / "full"), "full")
     run("token_means.py", str(tmp_path / "full"), "full", TRAINPARITY_TWIN="1")
     for how in ("means", "tokens"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import warm
 from tests.support.scripts import PLAIN, write
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def test_the_action_fails_on_another_training_and_writes_the_summary(tmp_path: P
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
     inputs = {
-        "COMMAND": f"{sys.executable} train.py", "BASE": "HEAD~1", "WORKLOAD": "", "AGAINST": "",
+        "COMMAND": f"{warm.python()} train.py", "BASE": "HEAD~1", "WORKLOAD": "", "AGAINST": "",
         "OPTIONS": "--steps 3 --twins 1", "GITHUB_STEP_SUMMARY": str(summary),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+from tests.support import warm
 from trainparity.data import datasets
 from trainparity.environment import detect
 from trainparity.loading.memory import descendants_memory, shared_memory
@@ -153,7 +154,7 @@ def parse_workload(**options: Any) -> Any:
 
 def test_the_stage_writes_a_report_whole_or_says_what_is_missing(project: Path) -> None:
     def stage(name: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "trainparity.stages", name]
+        command = [warm.python(), "-m", "trainparity.stages", name]
         return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, env=os.environ)
 
     detect().write(project / "runs/environment.json")

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import trainparity
+from tests.support import warm
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import RecordError
@@ -189,13 +190,39 @@ def test_samples_can_be_named_by_an_argument_or_a_function(tmp_path: Path) -> No
 def test_the_command_prints_the_cause_and_its_exit_code_says_the_verdict(tmp_path: Path) -> None:
     train(tmp_path / "a")
     train(tmp_path / "b", parts=2, scale=2.0)
-    command = [sys.executable, "-m", "trainparity.cli", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    command = [warm.python(), "-m", "trainparity.cli", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
     done = subprocess.run([*command, "--json", str(tmp_path / "out.json")], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "cause: loss-normalisation" in done.stdout and "uncalibrated" in done.stdout
     answer = json.loads((tmp_path / "out.json").read_text())
     assert {"verdict", "cause", "step", "tensor", "distance_over_floor", "evidence"} <= answer.keys()
     assert answer["verdict"] == "different"
+
+
+IN_A_PROCESS = """
+import multiprocessing, sys
+from pathlib import Path
+from torch import nn, ones, optim
+import trainparity
+
+def train():
+    model = nn.Linear(4, 1)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    global recorder
+    recorder = trainparity.record(model, optimizer, Path(sys.argv[1]))
+    model(ones(2, 4)).sum().backward()
+    optimizer.step()
+
+process = multiprocessing.get_context("fork").Process(target=train)
+process.start()
+process.join()
+"""
+
+
+def test_a_process_of_multiprocessing_leaves_its_trace(tmp_path: Path) -> None:
+    """It runs no exit function."""
+    subprocess.run([warm.python(), "-c", IN_A_PROCESS, tmp_path / "a"], check=True)
+    assert Trace.load(tmp_path / "a").layout.steps == [0]
 
 
 def test_importing_the_package_does_not_import_torch() -> None:

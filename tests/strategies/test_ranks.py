@@ -1,9 +1,9 @@
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import warm
 from tests.support.ranks_over_seeds import RIGHT, WRONG
 from tests.support.runs import Reference, configuration, load, prepared
 
@@ -14,7 +14,7 @@ SEEDS = 3
 def test_distributed_runs_are_never_different_over_seeds(tmp_path: Path, world_size: int) -> None:
     data = prepared(tmp_path)
     references = [Reference(tmp_path / str(seed), data, seed=seed) for seed in range(SEEDS)]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
+    torchrun = [warm.python(), "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
     script = ["-m", "tests.support.ranks_over_seeds", str(tmp_path), str(SEEDS)]
     done = subprocess.run([*torchrun, *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

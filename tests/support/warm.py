@@ -2,8 +2,8 @@
 
 Starting Python, torch and what a first optimizer imports takes 3 s, more than nearly all that the tests train. Where
 starting a process is not what is tested, `python()` is an executable that takes Python's place on a command line: it
-sends its arguments, environment, folder and open files to a server, and ends as the forked process ends. Of this project
-the server imports nothing, as tests edit it.
+sends its arguments, environment, folder and open files to a server, and ends as the forked process ends. Of this
+project the server imports nothing, as tests edit it.
 """
 
 import atexit
@@ -25,8 +25,8 @@ from importlib import import_module
 from pathlib import Path
 
 LIBRARIES = (
-    "torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.fsdp", "torch.distributed.tensor", "pydantic",
-    "rich.table", "safetensors.torch", "sklearn.datasets", "typer", "yaml",
+    "torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.fsdp", "torch.distributed.tensor",
+    "pydantic", "rich.table", "safetensors.torch", "sklearn.datasets", "typer", "yaml",
 )  # fmt: skip
 
 CLIENT = """#!{python} -IS
@@ -110,7 +110,7 @@ def _guard(connection: socket.socket, executable: str) -> None:
     for file in files:
         os.close(file)
     ended = os.pidfd_open(process)
-    ready, _, _ = select.select([ended, connection], [], [])
+    ready, _, _ = select.select([ended, connection.fileno()], [], [])
     if ended not in ready:  # the client is gone
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
@@ -127,7 +127,7 @@ def _take_over(
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", errors="backslashreplace")  # noqa: PTH123, SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", errors="backslashreplace")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -154,7 +154,7 @@ def _run() -> None:
         case ["-c", code, *_]:
             sys.argv[:2] = ["-c"]
             sys.path.insert(0, "")
-            exec(code, {"__name__": "__main__", "__builtins__": __builtins__})  # noqa: S102
+            exec(code, {"__name__": "__main__", "__builtins__": __builtins__})
         case ["-m", module, *_]:
             sys.argv.pop(0)
             sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -173,8 +173,8 @@ def _status() -> int:
             return end.code or 0
         print(end.code, file=sys.stderr)
         return 1
-    except BaseException:  # noqa: BLE001
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
         return 1
     return 0
 

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.support import warm
 
 
 def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    torchrun = [warm.python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     script = ["-m", "tests.support.meshes", str(tmp_path / "found.json")]
     done = subprocess.run([*torchrun, *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
