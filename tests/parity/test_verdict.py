@@ -12,7 +12,7 @@ from trainparity.attach.owners import Together
 from trainparity.params import Optimizer
 from trainparity.parity.distance import rounding
 from trainparity.parity.other_parameters import other_parameters
-from trainparity.parity.recording.trace import TOGETHER, Layout
+from trainparity.parity.recording.trace import TOGETHER, Trace
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.sampler import Sampler
@@ -201,12 +201,17 @@ def test_a_gradient_that_has_become_short_rounds_as_the_terms_of_its_sum() -> No
 
 
 def test_an_optimizer_that_holds_one_of_two_models_is_told_from_other_models() -> None:
-    def of(prefix: str, kind: str, **more: list[int]) -> Layout:
+    def of(prefix: str, kind: str, gradient: float = 1.0, **more: list[int]) -> Trace:
         shapes = {f"{prefix}{name}": shape for name, shape in SHAPES.items()} | more
-        return trace().layout.model_copy(update={"parameters": shapes, "modules": {"(model)": kind}})
+        plain = trace()
+        norms = [plain.arrays["gradient/norm"], torch.full((len(plain.layout.steps), len(more)), gradient)]
+        layout = plain.layout.model_copy(update={"parameters": shapes, "modules": {"(model)": kind}})
+        return Trace(layout, plain.arrays | {"gradient/norm": torch.cat(norms, 1)})
 
     both = of("Net_0.", TOGETHER, **{"Net_1.weight": [9]})
     found = other_parameters(("a", "b"), 16.0, both, of("", "Net"))
     assert found is not None and found.cause == "parameters-not-updated" and "Net_1" in str(found.reason)
     assert other_parameters(("a", "b"), 16.0, both, of("", "Net", weight=[3])) is None
+    teacher = of("Net_0.", TOGETHER, 0.0, **{"Net_1.weight": [9]})
+    assert other_parameters(("a", "b"), 16.0, teacher, of("", "Net")) is None
     assert Together.__name__ == TOGETHER

@@ -18,7 +18,7 @@ from trainparity.workloads import Batch
 class MisbehavingOptions(MlpOptions):
     how: Literal[
         "raise", "kill", "kill-workers", "kill-parent", "slow", "hang", "exit", "os-exit", "segfault", "no-memory",
-        "nan", "start-method",
+        "nan", "start-method", "stop",
     ]  # fmt: skip
     rank: int = 0
     after: int = 5
@@ -49,6 +49,8 @@ class Misbehaving(Mlp):
                 case "start-method":
                     multiprocessing.set_start_method("spawn")  # it raises where one has been chosen
                     self.options = self.options.model_copy(update={"after": 10**6})
+                case "stop":
+                    os.kill(os.getpid(), signal.SIGTERM)
                 case "slow":
                     time.sleep(0.2)
                 case "hang":

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from trainparity.parity.recording.trace import TOGETHER, Layout
+from trainparity.parity.recording.trace import TOGETHER, Layout, Trace
 from trainparity.records.verdict import Verdict
 
 
-def other_parameters(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
+def other_parameters(names: tuple[str, str], margin: float, left: Trace, right: Trace) -> Verdict | None:
     """Return the verdict on runs that share other parameters, or leave some out of the optimizer; None for others."""
-    return _tied_otherwise(names, margin, left, right) or _held_otherwise(names, margin, left, right)
+    return _tied_otherwise(names, margin, left.layout, right.layout) or _held_otherwise(names, margin, left, right)
 
 
 def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
@@ -30,27 +30,37 @@ def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: 
     )
 
 
-def _held_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
-    """Return the verdict where one run's optimizer holds several models, and the other's one of them; else None."""
-    several, alone = (left, right) if _is_together(left) else (right, left)
-    if not _is_together(several) or _is_together(alone):
+def _held_otherwise(names: tuple[str, str], margin: float, left: Trace, right: Trace) -> Verdict | None:
+    """Return the verdict where one run's optimizer holds several models, and the other's one of them; else None.
+
+    A model that gets no gradient where it is held, such as a teacher, is missed nowhere.
+    """
+    several, alone = (left, right) if _is_together(left.layout) else (right, left)
+    if not _is_together(several.layout) or _is_together(alone.layout):
         return None
     models: dict[str, list[list[int]]] = {}
-    for name, shape in several.parameters.items():
+    for name, shape in several.layout.parameters.items():
         models.setdefault(name.partition(".")[0], []).append(shape)
-    held = next((name for name, shapes in models.items() if shapes == list(alone.parameters.values())), None)
+    held = next((name for name, shapes in models.items() if shapes == list(alone.layout.parameters.values())), None)
     if held is None:
         return None
-    left_out = sorted(models.keys() - {held})
+    trained = several.arrays["gradient/norm"].ne(0).any(0).tolist()  # NaN is a gradient, too
+    with_gradient = {
+        name.partition(".")[0] for name, is_ in zip(several.layout.parameters, trained, strict=True) if is_
+    }
+    left_out = sorted(with_gradient - {held})
+    if not left_out:
+        return None
     one, other = names if several is left else names[::-1]
+    all_of_them = ", ".join(sorted({held, *left_out}))
     return _different(
         names,
         margin,
-        left,
+        left.layout,
         reason=f"the optimizer of {other} does not hold {', '.join(left_out)}",
         cause="parameters-not-updated",
         link="update",
-        explanation=f"the optimizer of {one} updates {', '.join(sorted(models))}, and that of {other} {held} alone",
+        explanation=f"the optimizer of {one} updates {all_of_them}, and that of {other} {held} alone",
         advice="make the optimizer from the parameters of all its models",
         evidence={"not_in_the_optimizer": left_out},
     )

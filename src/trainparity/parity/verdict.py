@@ -70,7 +70,7 @@ def judge_traces(
         if found := flaw(trace.layout, trace.arrays):
             return _not_judged(names, margin, f"the trace of {name} is damaged: {found}")
     if mismatch := comparable(left.layout, right.layout):
-        return other_parameters(names, margin, left.layout, right.layout) or _not_judged(names, margin, mismatch)
+        return other_parameters(names, margin, left, right) or _not_judged(names, margin, mismatch)
     margin = margin_of(left.layout, margin)
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")

@@ -4,6 +4,7 @@ import faulthandler
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 _POLL_S = 0.5
 _FIRST_S = {False: 600.0, True: 1800.0}
@@ -35,6 +36,13 @@ class StepDeadline:
         self._steps, self._phases = 0, 0
         self._rearm(None)
         threading.Thread(target=self._watch, name="trainparity-deadline", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave a process that ends alone: one that fails as a peer hung is no part of the hang."""
+        faulthandler.cancel_dump_traceback_later()
 
     def step(self) -> None:
         """Count one step."""

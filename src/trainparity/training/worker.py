@@ -38,8 +38,7 @@ def main() -> int:
     rank = int(os.environ.get("RANK", "0"))
     try:
         end_with_owner()
-        deadline = _deadline(spec, rank)
-        with _process_group(spec) as execution:
+        with _deadline(spec, rank) as deadline, _process_group(spec) as execution:
             run(spec, execution, deadline)
     except Interrupted as error:
         if rank == 0:
@@ -121,6 +120,12 @@ class _Phases:
         if self._deadline:
             self._deadline.step()
 
+    def _timed_step(self) -> None:
+        """Note a timed step; raise `Interrupted` on all ranks if one is to stop, between two steps' times."""
+        self._stepped()
+        if self._first.strategy.gather(torch.tensor(int(self._stop()))).any():
+            raise Interrupted("stopped while it was timed; it has trained")
+
     def _plain(self) -> None:
         """Train without a trace."""
         losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._stepped)
@@ -142,7 +147,7 @@ class _Phases:
             ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(self._stepped)
         if spec.timing:
             self._phase("timing", self._total - self._timed)
-            timing = timing_phase.measure(spec, spec.timing, self._trainer(), self._stepped)
+            timing = timing_phase.measure(spec, spec.timing, self._trainer(), self._timed_step)
             if self._main:
                 timing.write(spec.work / "report" / "timing.json")
         if self._main:  # which alone has written the trace

@@ -26,8 +26,9 @@ def clipped_too_early(difference: Difference) -> Finding | None:
     if early[0] == early[1]:
         return None
     calls, passes = difference.numbers("clip/calls"), difference.numbers("clip/backwards")
+    first = min((p for p in passes if p), default=1)
     return Finding(
-        f"gradients were clipped {max(calls):g} times, first after micro-batch {max(1, min(p for p in passes if p)):g}",
+        f"gradients were clipped {max(calls):g} times, first after micro-batch {max(1, first):g}",
         {"clip_calls": list(calls), "backward_passes_before_the_first": list(passes)},
     )
 
