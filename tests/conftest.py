@@ -41,8 +41,10 @@ def pytest_configure() -> None:
     number, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     if own := sorted(os.sched_getaffinity(0))[number::count]:
         os.sched_setaffinity(0, own)
-        torch.set_num_threads(len(own))
-        threadpool_limits(len(own))  # NumPy's
+    else:  # more workers than cores: this one goes where there is room, with one thread
+        os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(max(1, len(own)))
+    threadpool_limits(max(1, len(own)))  # NumPy's
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -71,6 +71,6 @@ def processes(project: Project) -> set[tuple[str, str]]:
     filters = {"label": f"com.docker.compose.project={project.name}"}
     for container in docker.from_env().containers.list(filters=filters, ignore_removed=True):
         with suppress(docker.errors.APIError):  # it has ended
-            for _, uid, command in container.top(ps_args="-eo pid,uid,args")["Processes"]:
+            for _, uid, command in container.top(ps_args="-eo pid,uid,args")["Processes"] or []:
                 found.add((uid, command))
     return found
