@@ -134,6 +134,14 @@ def test_a_mistake_ends_with_2_and_without_a_traceback(
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_stage_that_fails_ends_the_pipeline_with_2(tmp_path: Path) -> None:
+    """DVC's own code is 255."""
+    (tmp_path / "dvc.yaml").write_text("stages: {bad: {cmd: exit 7}}")
+    subprocess.run([warm.python(), "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=tmp_path, check=True)
+    done = run("repro", cwd=tmp_path)
+    assert done.returncode == 2 and "exited with 7" in done.stderr, done
+
+
 @pytest.mark.parametrize("command", [["validate", "nowhere.yaml"], ["show", "nowhere"], ["compare", "a", "b"]])
 def test_a_stderr_that_is_full_or_closed_changes_no_code(command: list[str], tmp_path: Path) -> None:
     program = [sys.executable, "-m", "trainparity.cli", *command]

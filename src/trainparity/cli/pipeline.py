@@ -19,6 +19,9 @@ from trainparity.pipeline.schedule import WHOLE
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
 
+_INTERRUPTED = 252
+"""DVC's exit code after SIGINT."""
+
 
 def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; after a signal its stage, which writes a checkpoint, is waited for.
@@ -50,10 +53,17 @@ def reproduce(*arguments: str) -> int:
     try:
         code = dvc.wait()
         psutil.wait_procs(stages)
-        return 2 if code == 1 else shell_code(code)  # 1 is a verdict's
+        return _exit_code(code)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _exit_code(of_dvc: int) -> int:
+    """Return ours for DVC's, which has one of its own for each kind of failure, and 1 is a verdict's."""
+    if of_dvc == _INTERRUPTED:
+        return 128 + signal.SIGINT
+    return 2 if of_dvc > 0 else shell_code(of_dvc)
 
 
 def train_one(run: str, *, again: bool) -> int:
