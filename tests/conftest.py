@@ -29,13 +29,15 @@ def missing(mark: str) -> str | None:
 
 
 def pytest_configure() -> None:
-    """Have SIGINT mean what it says, and give each test worker cores of its own, and with it what it starts.
+    """Have signals mean what they say, and give each test worker cores of its own, and with it what it starts.
 
-    A shell starts background jobs with SIGINT ignored, and so do these what they start. Two trainings with threads on
+    A shell starts background jobs with SIGINT ignored, `nohup` with SIGHUP, and so do these what they start. Two trainings with threads on
     the same cores spend nine tenths of their time waiting for each other's threads.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if "PYTEST_XDIST_WORKER" not in os.environ or not hasattr(os, "sched_setaffinity"):
         return
     number, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
