@@ -31,8 +31,8 @@ def missing(mark: str) -> str | None:
 def pytest_configure() -> None:
     """Have signals mean what they say, and give each test worker cores of its own, and with it what it starts.
 
-    A shell starts background jobs with SIGINT ignored, `nohup` with SIGHUP, and so do these what they start. Two trainings with threads on
-    the same cores spend nine tenths of their time waiting for each other's threads.
+    A shell starts background jobs with SIGINT ignored, `nohup` with SIGHUP, and so do these what they start. Two
+    trainings with threads on the same cores spend nine tenths of their time waiting for each other's threads.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

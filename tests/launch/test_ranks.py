@@ -49,6 +49,7 @@ def test_stopped_ranks_have_the_time_that_they_are_given(tmp_path: Path, grace_s
     while len(list(tmp_path.glob("started-*"))) < 2:
         assert launcher.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
+    time.sleep(1)  # torch's launcher knows of its ranks only after it has started all of them
     launcher.send_signal(signal.SIGTERM)
     output, _ = launcher.communicate(timeout=60)
     assert output == b"stopped\n"
