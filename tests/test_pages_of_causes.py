@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import warm
+from tests.support.scripts import torchrun
 from trainparity import record
 from trainparity.parity.causes import IDENTIFIERS, UNKNOWN
 from trainparity.parity.compare import compare_folders
@@ -98,8 +98,7 @@ def test_the_loop_before_has_the_fault_and_the_loop_after_has_not(cause: str, pl
 @pytest.mark.parametrize("cause", ON_RANKS)
 def test_the_loops_on_two_ranks_do_too(cause: str, plain: Path, tmp_path: Path) -> None:
     script = [str(ROOT / "tests/support/page_on_ranks.py"), cause, str(tmp_path)]
-    torchrun = [warm.python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run([*torchrun, *script], cwd=ROOT, check=True)
+    subprocess.run([*torchrun().split(), *script], cwd=ROOT, check=True)
     before, after = (compare_folders(plain, tmp_path / name) for name in ("before", "after"))
     assert (before.verdict, before.cause) == ("different", cause), before.reason
     assert shown(before) in without_numbers(page(cause))

@@ -1,15 +1,12 @@
 """Every study at its smallest scale, through `trainparity studies`: real pipelines, real data, all claims answered."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support import warm
-from tests.support.project import ROOT, copy_small
+from tests.support.project import ROOT, copy_small, in_copy
 from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import ParityReport
 
@@ -33,12 +30,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "COLUMNS": "160"}
-    environment["PATH"] = (
-        f"{Path(warm.python()).parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    )
-    command = [warm.python(), "-m", "trainparity.cli", "studies", *arguments]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    command = ["python", "-m", "trainparity.cli", "studies", *arguments]
+    return subprocess.run(command, cwd=project, env=in_copy(project), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", STUDIES)

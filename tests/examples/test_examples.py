@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import warm
 from tests.support.browser import complaints
+from tests.support.scripts import torchrun
 from trainparity.parity.compare import compare_folders, compare_in_detail
 from trainparity.parity.recording.trace import Trace
 from trainparity.report import page
@@ -16,6 +17,7 @@ from trainparity.report.origin import Origin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOOPS = {"accelerate": "accelerate", "fabric": "lightning", "lightning": "lightning", "transformers": "transformers"}
+LIBRARIES = (*LOOPS.values(), "transformers.trainer", "transformers.models.llama.modeling_llama")
 
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
@@ -23,9 +25,8 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 def run(script: str, *arguments: str, ranks: int = 1, **environment: str) -> None:
     """Run an example on some ranks, from a Python that has its libraries imported."""
-    python = warm.python(*LOOPS.values(), "transformers.trainer", "transformers.models.llama.modeling_llama")
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command = [python, *(torchrun if ranks > 1 else []), str(EXAMPLES / script), *arguments]
+    launcher = torchrun(ranks, *LIBRARIES).split() if ranks > 1 else [warm.python(*LIBRARIES)]
+    command = [*launcher, str(EXAMPLES / script), *arguments]
     done = subprocess.run(
         command, env={**os.environ, **OFFLINE, **environment}, capture_output=True, text=True, check=False
     )

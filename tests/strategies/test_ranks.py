@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import warm
 from tests.support.ranks_over_seeds import RIGHT, WRONG
 from tests.support.runs import Reference, configuration, load, prepared
+from tests.support.scripts import torchrun
 
 SEEDS = 3
 
@@ -14,9 +14,8 @@ SEEDS = 3
 def test_distributed_runs_are_never_different_over_seeds(tmp_path: Path, world_size: int) -> None:
     data = prepared(tmp_path)
     references = [Reference(tmp_path / str(seed), data, seed=seed) for seed in range(SEEDS)]
-    torchrun = [warm.python(), "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
     script = ["-m", "tests.support.ranks_over_seeds", str(tmp_path), str(SEEDS)]
-    done = subprocess.run([*torchrun, *script], capture_output=True, text=True, check=False)
+    done = subprocess.run([*torchrun(world_size).split(), *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     results = {
         (seed, name): reference.judge(load(reference.candidate(name, configuration(**settings, world_size=world_size))))

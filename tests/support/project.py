@@ -30,10 +30,7 @@ class Project:
 
     def run(self, *command: str, **variables: str) -> str:
         """Run a command, Python from a warm one; return its output, or fail with it."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "160", **variables}
-        python = Path(warm.python(*DVC))
-        folders = (python.parent, Path(sys.executable).parent, environment["PATH"])
-        environment["PATH"] = os.pathsep.join(map(str, folders))
+        environment = in_copy(self.folder) | variables
         if command[0] == "dvc":
             command = ("python", "-m", *command)
         done = subprocess.run(
@@ -65,6 +62,13 @@ class Project:
     def json(self, path: str) -> dict[str, object]:
         content: dict[str, object] = json.loads((self.folder / path).read_text())
         return content
+
+
+def in_copy(folder: Path) -> dict[str, str]:
+    """Return the variables of a command in a copy: its sources are imported, and `python` is a warm one."""
+    folders = (Path(warm.python(*DVC)).parent, Path(sys.executable).parent, os.environ["PATH"])
+    path = os.pathsep.join(map(str, folders))
+    return {**os.environ, "PYTHONPATH": str(folder / "src"), "COLUMNS": "160", "PATH": path}
 
 
 def commit_small(folder: Path) -> Project:

@@ -54,9 +54,9 @@ def trainparity(
     )
 
 
-def torchrun(ranks: int = 2) -> str:
-    """Return the beginning of a command that starts a script on some ranks, from a warm Python."""
-    return f"{python()} -m torch.distributed.run --standalone --nproc-per-node {ranks}"
+def torchrun(ranks: int = 2, *libraries: str) -> str:
+    """Return the beginning of a command that starts a script on some ranks, from a warm Python with these libraries."""
+    return f"{python(*libraries)} -m torch.distributed.run --standalone --nproc-per-node {ranks}"
 
 
 def write(folder: Path, text: str, name: str = "train.py") -> Path:

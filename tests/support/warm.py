@@ -147,7 +147,7 @@ def _take_over(
 
 def _run() -> None:
     """Run `-c CODE`, `-m MODULE` or a script, as Python does with these arguments."""
-    while sys.argv[0] in ("-u", "-I"):
+    if sys.argv[0] == "-u":
         sys.argv.pop(0)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     match sys.argv:

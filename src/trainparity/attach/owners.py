@@ -96,8 +96,7 @@ def model_of(
 
     Else the outermost modules that own parts of it: a `LightningModule` whose parts are called one by one, or
     several models. Of a `LightningModule` that holds both halves of a GAN, of which `others` update the rest, it is the
-    half. `called` is the module whose forward pass begins; None
-    if none has been seen.
+    half. `called` is the module whose forward pass begins; None if none has been seen.
     """
     wanted = parameters_of(optimizer)
     owners = [module for module in _modules() if not wanted.keys().isdisjoint(map(id, module.parameters()))]

@@ -15,6 +15,11 @@ class Interrupted(Exception):
     """The run was asked to stop; its checkpoint is written."""
 
 
+def any_rank_is_to_stop(trainer: Trainer, stop_requested: Callable[[], bool]) -> bool:
+    """Tell all ranks alike whether one of them was asked to stop; every rank must call it."""
+    return bool(trainer.strategy.gather(torch.tensor(int(stop_requested()))).any())
+
+
 class Resuming:
     """Keeps a trainer's checkpoint in a folder."""
 
@@ -41,7 +46,7 @@ class Resuming:
             Interrupted: a stop was requested.
         """
         trainer = self._trainer
-        stop = bool(trainer.strategy.gather(torch.tensor(int(self._stop_requested()))).any())
+        stop = any_rank_is_to_stop(trainer, self._stop_requested)
         if step >= trainer.num_steps or not (stop or step % trainer.train.checkpoint_every == 0):
             return
         scalars = {"step": step, "scaler": trainer.scaler.state_dict()}

@@ -27,7 +27,7 @@ from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
-from trainparity.training.resuming import Interrupted
+from trainparity.training.resuming import Interrupted, any_rank_is_to_stop
 from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure, Result, RunSpec
 
 
@@ -123,7 +123,7 @@ class _Phases:
     def _timed_step(self) -> None:
         """Note a timed step; raise `Interrupted` on all ranks if one is to stop, between two steps' times."""
         self._stepped()
-        if self._first.strategy.gather(torch.tensor(int(self._stop()))).any():
+        if any_rank_is_to_stop(self._first, self._stop):
             raise Interrupted("stopped while it was timed; it has trained")
 
     def _plain(self) -> None:

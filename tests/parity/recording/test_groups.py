@@ -4,13 +4,12 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support import warm
+from tests.support.scripts import torchrun
 
 
 def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> None:
-    torchrun = [warm.python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     script = ["-m", "tests.support.meshes", str(tmp_path / "found.json")]
-    done = subprocess.run([*torchrun, *script], capture_output=True, text=True, check=False)
+    done = subprocess.run([*torchrun(4).split(), *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads((tmp_path / "found.json").read_text())
     assert {name: groups for name, (groups, _) in found.items()} == {

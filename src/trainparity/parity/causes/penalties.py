@@ -18,12 +18,10 @@ from trainparity.records.numbers import exact
 )
 def weights_penalised(difference: Difference) -> Finding | None:
     """A norm of the weights is part of the loss, or weighs otherwise in it."""
-    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
-        return None
-    if set(difference.chain.judged) & set(difference.chain.backward) or own_gradients_agree(difference) is not False:
+    if not _of_another_term(difference):
         return None
     alike = "the model returns the same, and the gradient of the loss by that agrees"
-    if (found := multiple_of_the_weights(difference)) is not None:
+    if (found := _multiple_of_the_weights(difference)) is not None:
         return Finding(
             f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times the "
             f"weights, in {some(found[1])}; {alike}",
@@ -48,11 +46,7 @@ def weights_penalised(difference: Difference) -> Finding | None:
 def gradients_penalised(difference: Difference) -> Finding | None:
     """A term of the loss is made of gradients, and weighs otherwise in it, or is in one run only."""
     made = [trace.layout.differentiable for trace in (difference.left, difference.right)]
-    if difference.stage != "gradient" or not difference.chain.outputs_agree or not same_start(difference):
-        return None
-    if not any(made) or set(difference.chain.judged) & set(difference.chain.backward):
-        return None
-    if own_gradients_agree(difference) is not False:
+    if not any(made) or not _of_another_term(difference):
         return None
     return Finding(
         "the model returns the same in both runs, and the gradient of the loss by that agrees; the loss has a term "
@@ -61,7 +55,15 @@ def gradients_penalised(difference: Difference) -> Finding | None:
     )
 
 
-def multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
+def _of_another_term(difference: Difference) -> bool:
+    """Tell whether outputs and the gradient of the loss by them agree, and gradients of parameters do not."""
+    chain = difference.chain
+    if difference.stage != "gradient" or not chain.outputs_agree or not same_start(difference):
+        return False
+    return not set(chain.judged) & set(chain.backward) and own_gradients_agree(difference) is False
+
+
+def _multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
     """Return the number of times that the weights are added to the gradients that differ, and which; None if not so."""
     places = [i for i, name in enumerate(difference.left.layout.parameters) if name in difference.beyond["gradient"]]
     ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in (difference.left, difference.right))
