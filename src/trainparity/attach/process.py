@@ -3,9 +3,6 @@
 import atexit
 import os
 import sys
-import threading
-import time
-import weakref
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -13,6 +10,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trainparity.attach.first_pass import FirstPass
+from trainparity.attach.leaving import call_before_exit, leave, leave_now
+from trainparity.attach.optimizers import Optimizers
 from trainparity.attach.session import OPERATORS, Recorded, Session
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
@@ -21,22 +20,18 @@ if TYPE_CHECKING:  # while this module is imported, torch is being imported too
 
     from trainparity.parity.recorder import Recorder
 
-_GRACE_S = 30.0
-"""How long a stopped script may take to end by itself: its `finally` blocks and exit functions."""
-
 
 class Process:
     """One Python process that has imported torch: it may train, or be a loader's worker, a compiler's, a launcher."""
 
     def __init__(self, folder: Path) -> None:
         self._session = Session(folder)
-        self._optimizers: list[weakref.ref[Optimizer]] = []
+        self._optimizers = Optimizers()
         self._recorded: dict[Optimizer, Recorder] = {}
         """The first is of the model that is called first; the others train something else beside it."""
         self._facts: dict[Optimizer, dict[str, Any]] = {}
         self._pid = 0
         """The process that trains; a child that it forks inherits this object and must not write."""
-        self._steps_of_others: dict[str, int] = {}
         self._stopped = False
         self._first_pass = FirstPass(self._called)
         self._made_steps: Callable[[int], None] = lambda count: None
@@ -61,23 +56,20 @@ class Process:
             if not self._optimizers:
                 self._first_pass.begin()
             self._first_pass.see_modules_of(optimizer)
-        self._optimizers.append(weakref.ref(optimizer))
+        self._optimizers.add(optimizer)
 
     def _called(self, module: "nn.Module") -> None:
         from trainparity.attach.owners import optimizer_of
 
         if self._pid or _loads_data():
             return
-        if (optimizer := optimizer_of(module, self._alive())) is not None:
+        if (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
             self._attach(optimizer, module)
-
-    def _alive(self) -> "list[Optimizer]":
-        return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
     def _stepping(self, optimizer: "Optimizer", *_: Any) -> None:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
-            _leave_now()
+            leave_now()
         if not self._pid:
             self._attach(optimizer, None)
         elif self._recorded and optimizer not in self._recorded:
@@ -94,7 +86,7 @@ class Process:
             self._attach(optimizer, None)
         elif (old := next((one for one in self._recorded if updates_for(optimizer, one)), None)) is not None:
             self._go_on_with(optimizer, old)
-        elif not self._steps_of_others.get(self._name(optimizer)) and beside(optimizer, list(self._recorded)) == list(
+        elif not self._optimizers.steps_of(optimizer) and len(beside(optimizer, [*self._recorded])) == len(
             self._recorded
         ):
             self._try(lambda: self._record(optimizer, None, self._folder_name(optimizer)))
@@ -116,7 +108,7 @@ class Process:
         first, recorder = next(iter(self._recorded.items()))
         if recorder.step:
             return False
-        return updates_for(optimizer, first) or self._name(optimizer) in self._steps_of_others
+        return updates_for(optimizer, first) or self._optimizers.steps_of(optimizer) is not None
 
     def _attach(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
         """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
@@ -138,15 +130,15 @@ class Process:
         from trainparity.parity.recording.unwrap import unwrap_optimizer
 
         first = unwrap_optimizer(optimizer)
-        self._steps_of_others.pop(self._name(first), None)
+        self._optimizers.forget_steps_of(first)
         if not self._session.claim(_name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
         atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
         self._record(first, called, None)
-        for other in beside(first, self._alive()):
+        for other in beside(first, self._optimizers.alive()):
             self._record(other, called, self._folder_name(other))
-        self._close_before_exit()
+        call_before_exit(self._ended)
         if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
             from trainparity.attach.operators import OperatorWindow
 
@@ -158,7 +150,7 @@ class Process:
         from trainparity.parity.recorder import record
         from trainparity.parity.recording.unwrap import unwrap_model
 
-        others = beside(optimizer, self._alive())
+        others = beside(optimizer, self._optimizers.alive())
         model, plan = model_of(optimizer, called, others), self._session.plan
         plain = unwrap_model(model)
         if not any(True for _ in plain.parameters()):
@@ -173,7 +165,7 @@ class Process:
         )
 
     def _folder_name(self, optimizer: "Optimizer") -> str:
-        return f"optimizer-{self._number(optimizer)}"
+        return f"optimizer-{self._optimizers.number(optimizer)}"
 
     def _stepped(self, optimizer: "Optimizer", *_: Any) -> None:
         """Count a step that has been made, and stop the script after the last one that is asked for."""
@@ -184,27 +176,16 @@ class Process:
             return
         first = next(iter(self._recorded.items()), None)
         if first is not None and optimizer is first[0]:
-            self._steps_of_others = dict.fromkeys(self._steps_of_others, 0)
+            self._optimizers.count_anew()
             self._made_steps(first[1].step)
             if limit and first[1].step >= limit:
                 self._stop()
             return
         if any(wraps(optimizer, recorded) for recorded in self._recorded):
             return
-        name = self._name(optimizer)
-        self._steps_of_others[name] = self._steps_of_others.get(name, 0) + 1
-        if limit and max(self._steps_of_others.values()) >= limit:
+        made = self._optimizers.count_step(optimizer)
+        if limit and made >= limit:
             self._stop()  # the first recorded optimizer makes no more steps, or nothing is recorded here
-
-    def _name(self, optimizer: "Optimizer") -> str:
-        from trainparity.attach.owners import parameters_of
-
-        elements = sum(tensor.numel() for tensor in parameters_of(optimizer).values())
-        return f"optimizer {self._number(optimizer)}, {type(optimizer).__name__} over {elements:,} numbers"
-
-    def _number(self, optimizer: "Optimizer") -> int:
-        """Return the optimizer's place among all that the script has made, from 1."""
-        return next((n for n, made in enumerate(self._optimizers, 1) if made() is optimizer), 0)
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""
@@ -216,10 +197,7 @@ class Process:
 
             self._ended()
             ranks.gather(torch.zeros(1))
-        if threading.current_thread() is not threading.main_thread():
-            _leave_now()
-        threading.Thread(target=_leave_later, daemon=True).start()
-        raise SystemExit(0)
+        leave()
 
     def _ended(self) -> None:
         """Write the traces and say what was recorded; once."""
@@ -232,7 +210,7 @@ class Process:
             next(iter(made.values())).folder = next(iter(recorded.values())).folder
         for recorder in recorded.values():
             recorder.close()
-        names = {self._name(optimizer) for optimizer in recorded}
+        names = {self._optimizers.name(optimizer) for optimizer in recorded}
         main = next(iter(made or recorded))
         if (self._session.folder / "rank-0").read_text(encoding="utf-8") == str(self._pid):
             Recorded(
@@ -244,19 +222,9 @@ class Process:
                     if one is not main
                 ],
                 stopped=self._stopped,
-                not_recorded=sorted(self._steps_of_others.keys() - names),
+                not_recorded=sorted(self._optimizers.names_of_counted() - names),
                 outside=_imported_from(self._session.plan.outside),
             ).write(self._session.folder / "recorded.json")
-
-    def _close_before_exit(self) -> None:
-        """Write the trace also where a script ends with `os._exit`, which runs no exit function."""
-        original = os._exit
-
-        def leave(status: int) -> None:
-            self._ended()
-            original(status)
-
-        os._exit = leave  # type: ignore[assignment]
 
     def _forget(self) -> None:
         """Let a forked child leave the trace to its parent."""
@@ -292,15 +260,3 @@ def _imported_from(folder: Path | None) -> list[str]:
     files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
     return sorted(str(file.relative_to(folder)) for file in below)
-
-
-def _leave_now() -> None:
-    """End this process, whatever its script catches."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-def _leave_later() -> None:
-    time.sleep(_GRACE_S)
-    _leave_now()

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.forward import Samples
+from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.watch import StepWatch
@@ -105,7 +105,7 @@ class Recorder:
         if session.rank == 0:
             (self.folder / "trace.json").unlink(missing_ok=True)
         self._after = session.watch.optimizer.register_step_post_hook(self._updated)
-        session.watch.on_skipped = self._finish
+        session.watch.clipping.on_skipped = self._finish
         session.start(0)
         atexit.register(self.close)
         # A process that multiprocessing started, as `torch.multiprocessing.spawn` does, runs finalizers instead.

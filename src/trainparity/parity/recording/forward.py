@@ -1,6 +1,5 @@
 """What one step's forward passes show: activations, samples, random numbers drawn, modules in evaluation mode."""
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,15 +10,11 @@ from torch.utils._pytree import tree_map_only
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.identity import identifying, is_one_sample
 from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.origins import Origins, Samples
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
-from trainparity.parity.recording.returned import Returned
-from trainparity.parity.recording.sketch import Sketcher, row_digests
-
-Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
-"""From the arguments of the model's forward to the identities of its samples: int64 [B]."""
+from trainparity.parity.recording.sketch import Sketcher
 
 
 class ForwardHooks:
@@ -29,7 +24,8 @@ class ForwardHooks:
         self, model: nn.Module, size: int, samples: Samples | None, *, whole: nn.Module | None, inside: bool
     ) -> None:
         """Attach to a model: to all of its modules (`inside`), and to `whole`, which is called in its place."""
-        self._model, self._samples = model, samples
+        self._model = model
+        self.origins = Origins(samples)
         self._sketch = Sketcher(size)
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
@@ -61,9 +57,6 @@ class ForwardHooks:
         """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast: torch.dtype | None = None
         """What the last forward pass computed products in, if autocast chose it."""
-        self._expected: list[Tensor] = []
-        self._returned = Returned()
-        _ALL.add(self)
         self.begin()
 
     def _attach(self) -> None:
@@ -110,18 +103,17 @@ class ForwardHooks:
         for handle in self._handles:
             handle.remove()
         direct.forget(self._model)
-        _ALL.discard(self)
+        self.origins.close()
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
         """Look at a new step; `expected` gives the samples of each micro-batch, where the loop knows them.
 
         A twin's `noise` moves modules' outputs and their gradients.
         """
-        self._expected, self._noise = list(expected), noise
-        self._micro_batch, self._taken, self._depth = 0, 0, 0
+        self.origins.begin(expected)
+        self._noise = noise
+        self._depth = 0
         self._passes: list[Pass] = []
-        self._returned.begin()
-        self._source: nn.Module | None = None
         self._weights: Tensor | None = None
         self._blind_depth = 0
         self.evaluated_again = False
@@ -136,12 +128,6 @@ class ForwardHooks:
             inputs = direct.arguments(frame)
             self._enter(self._model, inputs, {})
             direct.on_return(frame, lambda output: self._leave(self._model, inputs, {}, output))
-
-    def next_micro_batch(self) -> None:
-        """Note that a backward pass has ended."""
-        self._micro_batch, self._taken = self._micro_batch + 1, 0
-        self._returned.end_micro_batch(keep=len(_ALL) > 1)  # as a discriminator gets what it has judged before
-        self._source = None
 
     def passes(self) -> list[Pass]:
         """Return the step's passes so far that belong to the training."""
@@ -195,8 +181,8 @@ class ForwardHooks:
                 return self._end_pass(module, output)
         elif self._blind_depth and not torch.is_grad_enabled():
             self._blind_depth -= 1
-            if self._blind_depth == 0:  # it may be a frozen part, whose output another part is given
-                self._returned.add_aside(inputs, keywords, list(tensors(output)))
+            if self._blind_depth == 0:
+                self.origins.add_aside(inputs, keywords, output)
         return None
 
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -208,7 +194,7 @@ class ForwardHooks:
             self.autocast = None
             self._see_autocast()
         self._passes.append(found)
-        self._identify(found, module, inputs, keywords)
+        self._place(found, module, inputs, keywords)
         if self._evaluates_again(found):
             self._passes.pop()
             self.active, self.evaluated_again = False, True
@@ -244,36 +230,11 @@ class ForwardHooks:
         seen = [one.samples for one in self._passes[:-1] if one.samples is not None]
         return found.samples is not None and any(torch.equal(found.samples, samples) for samples in seen)
 
-    def _identify(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def _place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Find out which samples a pass is given, or which earlier pass it goes on from."""
-        given = identifying(inputs, keywords)
-        if given is None:
-            return
-        if (arguments := self._returned.given_aside(given)) is not None:
-            inputs, keywords = arguments
-            given = identifying(inputs, keywords)
-            if given is None:
-                return
-        rows = given[None] if is_one_sample(given, module) else given
-        earlier = self._source_of(given)
-        if earlier is None and (given.grad_fn is not None or module is not self._source):
-            earlier = self._returned.last_of(len(rows))  # another part is called, with as many rows
+        earlier = self.origins.place(found, module, inputs, keywords)
         if earlier is not None:
-            found.after(earlier)
-            earlier.handed_on = True
-            earlier.judged_elsewhere |= earlier not in self._passes and given.grad_fn is not None
             self._outputs |= {name: True for name in earlier.outputs if name in self._outputs}
-        elif given.grad_fn is None:
-            self._source = self._source or module
-            found.of(self._identities(inputs, keywords, rows))
-        # Else another model made the input: there are no samples to know it by.
-
-    def _source_of(self, given: Tensor) -> Pass | None:
-        """Return the pass that a tensor came from, of this model or of one beside it."""
-        beside = [hooks._returned for hooks in _ALL if hooks is not self]
-        now = (one for returned in (self._returned, *beside) if (one := returned.source(given)))
-        earlier = (one for returned in beside if (one := returned.earlier_source(given)))
-        return next(now, None) or next(earlier, None)
 
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
@@ -284,7 +245,7 @@ class ForwardHooks:
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name
         made = list(tensors(output))
-        self._returned.add(found, made)
+        self.origins.add(found, made)
         found.drew = random_state(self._model) != found.state
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
             each = numbered(name, place)
@@ -319,19 +280,6 @@ class ForwardHooks:
         if seen and name not in self.names:
             self.names.append(name)
 
-    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], rows: Tensor) -> Tensor:
-        if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
-            self.next_micro_batch()  # its backward pass was not seen
-        if self._micro_batch < len(self._expected):
-            known = self._expected[self._micro_batch]
-            part = known[self._taken : self._taken + len(rows)]
-            self._taken += len(part)
-            if len(part) == len(rows):
-                return part
-        if self._samples is not None:
-            return self._samples(inputs, keywords).detach().flatten().to("cpu", torch.int64)
-        return row_digests(rows).cpu()
-
     def sums(self) -> Tensor:
         """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
         self.differentiable |= any(one.differentiable for one in self._passes)
@@ -356,9 +304,6 @@ def vectorised() -> bool:
     stack = torch._C._functorch.get_interpreter_stack()
     return any(level.key() == torch._C._functorch.TransformType.Vmap for level in stack or ())
 
-
-_ALL: weakref.WeakSet[ForwardHooks] = weakref.WeakSet()
-"""The hooks of all models that are recorded in this process: one may be given what another returned."""
 
 _MOST_TENSORS = 8
 """Tensors of what a model is given or returns that are looked at."""

@@ -1,16 +1,18 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording import ranks
 from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.facts import layout_of, settings_by_parameter
-from trainparity.parity.recording.forward import ForwardHooks, Samples
+from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
@@ -19,18 +21,6 @@ from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_mo
 
 MAX_SAMPLES = 4096
 """Samples of a step that are kept one by one; of more, only their common hash."""
-
-_NO_CLIP = -1.0
-
-
-class _Clip(NamedTuple):
-    """One call that clips."""
-
-    max_norm: float
-    total_norm: float
-    """Norm before it; NaN where each value is clipped by itself."""
-    backwards: int
-    """Backward passes before it."""
 
 
 class StepWatch:
@@ -50,28 +40,29 @@ class StepWatch:
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
-        self._backward = BackwardHooks(self.model, self.forward.next_micro_batch)
+        self._backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
         self.forward.on_backward = self._backward.reached
         self.forward.on_evaluated = self._backward.evaluate_again
-        self._before = self.optimizer.register_step_pre_hook(self._updating)
-        self._active, self._updated = False, False
-        self.on_skipped: Callable[[], None] | None = None
-        """Called when a loss scaler has skipped an update for an overflow."""
+        self.clipping = ClippingHooks(lambda: self._backward.count, self._see_gradients_again)
+        self._active = False
         self._groups: Tensor | None = None
-        intercept.listen(self)
+        self._watch_steps_of(self.optimizer)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch the steps of another optimizer."""
         self._before.remove()
-        self.optimizer = unwrap_optimizer(optimizer)
-        self._before = self.optimizer.register_step_pre_hook(self._updating)
+        self._watch_steps_of(unwrap_optimizer(optimizer))
+
+    def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = self.clipping.optimizer = optimizer
+        self._before = optimizer.register_step_pre_hook(self._updating)
 
     def close(self) -> None:
         """Remove all hooks."""
         self.forward.close()
         self._backward.close()
         self._before.remove()
-        intercept.forget(self)
+        self.clipping.close()
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
@@ -97,10 +88,7 @@ class StepWatch:
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
         self._evaluations = 0
-        self._scale = 0.0
-        self._clips: list[_Clip] = []
-        self._clipped_scaled = False
-        self._unscaled = False
+        self.clipping.begin()
 
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
@@ -118,46 +106,13 @@ class StepWatch:
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         self._read_forward()
         self._read_backward()
-        self._read_clipping()
-        self._active = self.forward.active = self._backward.active = False
+        arrays |= self.clipping.read()
+        self._active = self.forward.active = self._backward.active = self.clipping.active = False
         return arrays
-
-    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
-        """Look at the gradients before they are clipped."""
-        if not self._active:
-            return
-        self._clipped_scaled |= self._scale_pending()
-        self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backward.count))
-        self._gradient_seen = False  # of several calls the last one sees the most micro-batches
-        self._see_gradients()
-
-    def scaling(self, scaler: torch.amp.GradScaler) -> None:
-        """Note the loss scale."""
-        if self._active:
-            self._scale = float(scaler.get_scale())
-
-    def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that the loss scale is taken away."""
-        if self._active and unwrap_optimizer(optimizer) is self.optimizer:
-            self._unscaled = True
-
-    def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that the loss scale will not be in the update."""
-        self.unscaling(optimizer)
-
-    def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """Tell the loop's recorder of a step that the scaler has skipped for an overflow."""
-        if self.on_skipped and not self._updated and unwrap_optimizer(optimizer) is self.optimizer:
-            self.on_skipped()
-        self._updated = False
-
-    def _scale_pending(self) -> bool:
-        """Tell whether gradients carry the loss scale now."""
-        return self._scale > 0 and not self._unscaled
 
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
-        self._updated = True
+        self.clipping.updated = True
         if not self._active:
             return None
         self._see_start()
@@ -212,6 +167,11 @@ class StepWatch:
         missing = [parameter.grad is None for parameter in self.model.parameters()]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
+    def _see_gradients_again(self) -> None:
+        """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
+        self._gradient_seen = False
+        self._see_gradients()
+
     def _record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
         """Record tensors of a kind; a missing one counts as zero. Return a hash over all, on every rank."""
         count, combined = len(tensors), 0
@@ -245,7 +205,7 @@ class StepWatch:
         sums = ranks.gather(seen.sums())[first_of_groups].sum(0)
         arrays["activation/sketch"] = sums[0]
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
-        arrays["activation_gradient/sketch"] = sums[1] / len(first_of_groups) / (self._scale or 1.0)
+        arrays["activation_gradient/sketch"] = sums[1] / len(first_of_groups) / (self.clipping.scale or 1.0)
         samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
         rows = [len(part) for part in samples]
         arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(rows, dtype=torch.int64))
@@ -277,17 +237,3 @@ class StepWatch:
         arrays["rank/held"] = ranks.gather_ragged(seen.held())
         arrays["rank/after"] = ranks.gather(seen.after)
         arrays["rank/micro"] = ranks.gather_ragged(seen.sketches())
-
-    def _read_clipping(self) -> None:
-        arrays = self._arrays
-        none = _Clip(_NO_CLIP, _NO_CLIP, 0)
-        cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
-        first, last = (cuts or [none])[0], (self._clips or [none])[-1]
-        arrays["clip/calls"] = torch.tensor(len(self._clips))
-        arrays["clip/max_norm"] = torch.tensor(last.max_norm, dtype=torch.float64)
-        arrays["clip/cuts"] = torch.tensor(len(cuts))
-        arrays["rank/clip_norm"] = ranks.gather(torch.tensor(last.total_norm, dtype=torch.float64))
-        arrays["clip/backwards"] = torch.tensor(first.backwards)
-        arrays["scale/value"] = torch.tensor(self._scale, dtype=torch.float64)
-        arrays["scale/clipped"] = torch.tensor(self._clipped_scaled)
-        arrays["scale/left"] = torch.tensor(self._scale_pending())

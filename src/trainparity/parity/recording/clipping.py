@@ -1,0 +1,101 @@
+"""What one step does to its gradients between backward and the update: a loss scale, and clipping."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording.sketch import full
+from trainparity.parity.recording.unwrap import unwrap_optimizer
+
+_NO_CLIP = -1.0
+
+
+class _Clip(NamedTuple):
+    """One call that clips."""
+
+    max_norm: float
+    total_norm: float
+    """Norm before it; NaN where each value is clipped by itself."""
+    backwards: int
+    """Backward passes before it."""
+
+
+class ClippingHooks:
+    """Between `begin` and `read` it notes the calls that clip the gradients of a step, and the loss scaler's."""
+
+    def __init__(self, backwards: Callable[[], int], before_clipping: Callable[[], None]) -> None:
+        """`backwards` counts the step's backward passes so far; `before_clipping` looks at the gradients."""
+        self._backwards, self._before_clipping = backwards, before_clipping
+        self.on_skipped: Callable[[], None] | None = None
+        """Called when a loss scaler has skipped an update for an overflow."""
+        self.optimizer: torch.optim.Optimizer | None = None
+        """The plain optimizer of which a scaler is asked."""
+        self.updated = False
+        """Whether that optimizer has made its update."""
+        self.begin()
+        self.active = False
+        intercept.listen(self)
+
+    def close(self) -> None:
+        """Listen no more."""
+        intercept.forget(self)
+
+    def begin(self) -> None:
+        """Look at a new step."""
+        self.active = True
+        self.scale = 0.0
+        """The loss scale; 0: the loss is not scaled."""
+        self._clips: list[_Clip] = []
+        self._clipped_scaled = False
+        self._unscaled = False
+
+    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
+        """Look at the gradients before they are clipped."""
+        if not self.active:
+            return
+        self._clipped_scaled |= self._scale_pending()
+        self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
+        self._before_clipping()
+
+    def scaling(self, scaler: torch.amp.GradScaler) -> None:
+        """Note the loss scale."""
+        if self.active:
+            self.scale = float(scaler.get_scale())
+
+    def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that the loss scale is taken away."""
+        if self.active and unwrap_optimizer(optimizer) is self.optimizer:
+            self._unscaled = True
+
+    def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that the loss scale will not be in the update."""
+        self.unscaling(optimizer)
+
+    def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell the loop's recorder of a step that the scaler has skipped for an overflow."""
+        if self.on_skipped and not self.updated and unwrap_optimizer(optimizer) is self.optimizer:
+            self.on_skipped()
+        self.updated = False
+
+    def _scale_pending(self) -> bool:
+        """Tell whether gradients carry the loss scale now."""
+        return self.scale > 0 and not self._unscaled
+
+    def read(self) -> dict[str, Tensor]:
+        """Return the step's arrays of a trace, complete on rank 0. Every rank must call it after the update."""
+        none = _Clip(_NO_CLIP, _NO_CLIP, 0)
+        cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
+        first, last = (cuts or [none])[0], (self._clips or [none])[-1]
+        return {
+            "clip/calls": torch.tensor(len(self._clips)),
+            "clip/max_norm": torch.tensor(last.max_norm, dtype=torch.float64),
+            "clip/cuts": torch.tensor(len(cuts)),
+            "rank/clip_norm": ranks.gather(torch.tensor(last.total_norm, dtype=torch.float64)),
+            "clip/backwards": torch.tensor(first.backwards),
+            "scale/value": torch.tensor(self.scale, dtype=torch.float64),
+            "scale/clipped": torch.tensor(self._clipped_scaled),
+            "scale/left": torch.tensor(self._scale_pending()),
+        }

@@ -1,0 +1,101 @@
+"""Which samples a forward pass is given, or which earlier pass it goes on from."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainparity.parity.recording.identity import identifying, is_one_sample
+from trainparity.parity.recording.passes import Pass, tensors
+from trainparity.parity.recording.returned import Returned
+from trainparity.parity.recording.sketch import row_digests
+
+Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+"""From the arguments of the model's forward to the identities of its samples: int64 [B]."""
+
+
+class Origins:
+    """Of one recorded model: the samples of its passes, and what they returned to be known by it again."""
+
+    def __init__(self, samples: Samples | None) -> None:
+        self._samples = samples
+        self._returned = Returned()
+        _ALL.add(self)
+        self.begin()
+
+    def close(self) -> None:
+        """Be no source for the passes of models beside this one any more."""
+        _ALL.discard(self)
+
+    def begin(self, expected: Sequence[Tensor] = ()) -> None:
+        """Begin a step; `expected` gives the samples of each micro-batch, where the loop knows them."""
+        self._expected = list(expected)
+        self._micro_batch, self._taken = 0, 0
+        self._source: nn.Module | None = None
+        self._returned.begin()
+
+    def next_micro_batch(self) -> None:
+        """Note that a backward pass has ended."""
+        self._micro_batch, self._taken = self._micro_batch + 1, 0
+        self._returned.end_micro_batch(keep=len(_ALL) > 1)  # as a discriminator gets what it has judged before
+        self._source = None
+
+    def add(self, found: Pass, made: list[Tensor]) -> None:
+        """Add what a pass returned."""
+        self._returned.add(found, made)
+
+    def add_aside(self, inputs: Any, keywords: Any, output: Any) -> None:
+        """Add a call without gradients: it may be a frozen part, whose output another part is given."""
+        self._returned.add_aside(inputs, keywords, list(tensors(output)))
+
+    def place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Pass | None:
+        """Find out which samples a pass is given; return the earlier pass that it goes on from, if it does."""
+        given = identifying(inputs, keywords)
+        if given is None:
+            return None
+        if (arguments := self._returned.given_aside(given)) is not None:
+            inputs, keywords = arguments
+            given = identifying(inputs, keywords)
+            if given is None:
+                return None
+        rows = given[None] if is_one_sample(given, module) else given
+        own = self._returned.source(given)
+        others = None if own else self._pass_beside(given)
+        earlier = own or others
+        if earlier is None and (given.grad_fn is not None or module is not self._source):
+            earlier = self._returned.last_of(len(rows))  # another part is called, with as many rows
+        if earlier is not None:
+            found.after(earlier)
+            earlier.handed_on = True
+            earlier.judged_elsewhere |= others is not None and given.grad_fn is not None
+        elif given.grad_fn is None:
+            self._source = self._source or module
+            found.of(self._identities(inputs, keywords, rows))
+        # Else another model made the input: there are no samples to know it by.
+        return earlier
+
+    def _pass_beside(self, given: Tensor) -> Pass | None:
+        """Return the pass of another model that a tensor came from."""
+        beside = [origins._returned for origins in _ALL if origins is not self]
+        now = (one for returned in beside if (one := returned.source(given)))
+        earlier = (one for returned in beside if (one := returned.earlier_source(given)))
+        return next(now, None) or next(earlier, None)
+
+    def _identities(self, inputs: tuple[Any, ...], keywords: dict[str, Any], rows: Tensor) -> Tensor:
+        if self._micro_batch < len(self._expected) and self._taken >= len(self._expected[self._micro_batch]):
+            self.next_micro_batch()  # its backward pass was not seen
+        if self._micro_batch < len(self._expected):
+            known = self._expected[self._micro_batch]
+            part = known[self._taken : self._taken + len(rows)]
+            self._taken += len(part)
+            if len(part) == len(rows):
+                return part
+        if self._samples is not None:
+            return self._samples(inputs, keywords).detach().flatten().to("cpu", torch.int64)
+        return row_digests(rows).cpu()
+
+
+_ALL: weakref.WeakSet[Origins] = weakref.WeakSet()
+"""Of all models that are recorded in this process: one may be given what another returned."""
