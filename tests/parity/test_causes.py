@@ -59,6 +59,7 @@ GELU = {**MODULES, "b": "GELU"}
 OTHER = ones(T, P, value=0.5)
 
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 
 
@@ -143,6 +144,9 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": scaled(0.6)}),
         (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK}),
     ],
+    "batch-coupled-loss": [
+        (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
+    ],
     "batchnorm-statistics": [({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}})],
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
@@ -199,6 +203,7 @@ MISSED: dict[str, Pair] = {
     "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
     "frozen-parameter": ({}, {"gradients": scaled(0.5, "a.bias")}),
     "loss-normalisation": ({}, {"gradients": OFF}),
+    "batch-coupled-loss": (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
     "batchnorm-statistics": ({}, {"parts": 2, "gradients": OFF, "activations": {"a": 0.1, "norm": 0.1}}),
     "randomness": (
         DREW, {"gradients": OFF, "activations": {"b": 0.1}, **DREW},

@@ -3,7 +3,7 @@
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainparity.controls.catalogue.right import Accumulated, Uneven
+from trainparity.controls.catalogue.right import Accumulated, Contrast, Uneven
 from trainparity.controls.loop import Ddp, Loop
 from trainparity.parity.recording import ranks
 
@@ -39,6 +39,12 @@ class UnevenRanks(Ddp):
 
     def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
         return self.losses(part).mean()
+
+
+class ContrastOfFewer(Contrast):
+    """A contrastive loss over each micro-batch: a sample is compared with half as many others."""
+
+    accumulation_steps = 2
 
 
 class LabelsShifted(Accumulated):

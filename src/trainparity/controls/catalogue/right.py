@@ -28,6 +28,15 @@ class AccumulatedByFour(Loop):
     accumulation_steps = 4
 
 
+class Contrast(Loop):
+    """A contrastive loss, which compares each sample with all others of its pass."""
+
+    def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
+        outputs = nn.functional.normalize(self.model(self.inputs(part)))
+        alike = (self.labels[part][:, None] == self.labels[part]).float()
+        return nn.functional.cross_entropy(outputs @ outputs.T, alike / alike.sum(1, keepdim=True)) / parts
+
+
 class Uneven(Loop):
     """Micro-batches of unequal size, divided by the global count."""
 

@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     # What explains the whole gradient by arithmetic.
     loss.scaled,
     loss.scaled_at_the_outputs,
+    loss.batch_coupled,
     loss.weighted_otherwise,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,

@@ -28,8 +28,8 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         return None
     return Finding(
         (
-            f"{first if inside and first else norms[0]} normalises over {_brief(rows[0])} samples at a time in "
-            f"{difference.runs[0]}, over {_brief(rows[1])} in {difference.runs[1]}"
+            f"{first if inside and first else norms[0]} normalises over {sizes(rows[0])} samples at a time in "
+            f"{difference.runs[0]}, over {sizes(rows[1])} in {difference.runs[1]}"
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )
@@ -43,6 +43,7 @@ def rows_per_pass(trace: Trace, row: int) -> list[list[int]]:
     return sorted([value for value in rank if value] for rank in rows.tolist())
 
 
-def _brief(rows: list[list[int]]) -> str:
-    sizes = sorted({value for rank in rows for value in rank})
-    return " or ".join(str(size) for size in sizes) or "unknown"
+def sizes(rows: list[list[int]]) -> str:
+    """Say of how many samples passes are."""
+    found = sorted({value for rank in rows for value in rank})
+    return " or ".join(map(str, found)) or "unknown"

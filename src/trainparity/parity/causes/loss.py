@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
+from trainparity.parity.causes.batchnorm import rows_per_pass, sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, same_cut
+from trainparity.parity.causes.passes import adds_up, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
@@ -128,6 +129,31 @@ def _guess(difference: Difference, factor: float) -> str:
             if count > 1 and abs(factor / count**sign - 1) < 1e-2:
                 return text
     return ""
+
+
+@rule(
+    "batch-coupled-loss",
+    "loss",
+    proof="outputs of the model agree, the runs cut the batch into other passes, and the autograd graph of the loss "
+    "has an operation that couples the samples of a pass: a product of outputs with one another, a root or a quotient "
+    "of sums over the batch",
+    advice="compute such a loss over the whole global batch: gather the outputs of all ranks, cache those of all "
+    "micro-batches (GradCache), or keep the micro-batch of the reference",
+)
+def batch_coupled(difference: Difference) -> Finding | None:
+    """A loss that is no sum over samples, as a contrastive one, is made of other passes."""
+    coupled = [trace.layout.loss_coupled_by for trace in _both(difference)]
+    chain = difference.chain
+    if not all(coupled) or not same_start(difference) or same_cut(difference) or not chain.outputs_agree:
+        return None
+    if chain.judged and not chain.given_otherwise:
+        return None
+    passes = [sizes(rows_per_pass(trace, difference.row)) for trace in _both(difference)]
+    return Finding(
+        f"the loss couples the samples of a pass ({coupled[1]}), and a pass has {passes[1]} samples in "
+        f"{difference.runs[1]} and {passes[0]} in {difference.runs[0]}",
+        {"coupled_by": coupled, "samples_of_a_pass": passes},
+    )
 
 
 @rule(

@@ -23,7 +23,7 @@ class _Clip(NamedTuple):
     """Backward passes before it."""
 
 
-class ClippingHooks:
+class ClippingHooks(intercept.Listener):
     """Between `begin` and `read` it notes the calls that clip the gradients of a step, and the loss scaler's."""
 
     def __init__(self, backwards: Callable[[], int], before_clipping: Callable[[], None]) -> None:

@@ -1,15 +1,18 @@
-"""Sees the calls that change gradients between backward and the update: clipping and the loss scaler's."""
+"""Sees calls that PyTorch has no hooks for: backward, and between it and the update clipping and the loss scaler's."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad
 
 
-class Listener(Protocol):
-    """What is told of the calls, before they take effect."""
+class Listener:
+    """What is told of the calls, before they take effect; it overrides what it wants to know."""
+
+    def backward(self, roots: Sequence[Tensor]) -> None:
+        """A backward pass begins, from these tensors."""
 
     def clipping(self, max_norm: float, total_norm: Tensor) -> None:
         """Gradients are about to be scaled down to a norm."""
@@ -42,6 +45,7 @@ def listen(listener: Listener) -> None:
         _replace(torch.nn.utils, "clip_grads_with_norm_", _clip_norm)  # the same, under its public name
         for module in (clip_grad, torch.nn.utils):
             _replace(module, "clip_grad_value_", _clip_value)
+        _replace(torch.autograd, "backward", _backward)
         _replace(torch.amp.GradScaler, "scale", _scale)
         _replace(torch.amp.GradScaler, "unscale_", _unscale)
         _replace(torch.amp.GradScaler, "step", _step)
@@ -61,6 +65,16 @@ def _replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callabl
     original = getattr(owner, name)
     _originals.append((owner, name, original))
     setattr(owner, name, wrap(original))
+
+
+def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    def backward(tensors: Tensor | Sequence[Tensor], *rest: Any, **keywords: Any) -> Any:
+        roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+        for listener in _listeners:
+            listener.backward([root for root in roots if isinstance(root, Tensor)])
+        return original(roots, *rest, **keywords)
+
+    return backward
 
 
 def _clip_norm(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,6 +46,10 @@ class Origins:
         """Add what a pass returned."""
         self._returned.add(found, made)
 
+    def returned(self) -> list[Tensor]:
+        """Return what the passes of this micro-batch have returned."""
+        return self._returned.tensors()
+
     def add_aside(self, inputs: Any, keywords: Any, output: Any) -> None:
         """Add a call without gradients: it may be a frozen part, whose output another part is given."""
         self._returned.add_aside(inputs, keywords, list(tensors(output)))

@@ -42,6 +42,10 @@ class Returned:
         """Add what a pass returned."""
         self._now.append((found, made))
 
+    def tensors(self) -> list[Tensor]:
+        """Return what the passes of this micro-batch have returned."""
+        return [tensor for _, made in self._now for tensor in made]
+
     def add_aside(self, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
         """Add what a call without gradients was given and returned, in place of the last such call."""
         self._aside = inputs, keywords, made

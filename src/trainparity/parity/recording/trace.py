@@ -49,6 +49,8 @@ class Layout(Record):
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
     differentiable: bool = False
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
+    loss_coupled_by: str = ""
+    """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
     modules: dict[str, str] = Field(default_factory=dict)
     """Class by name of every module; one that extends PyTorch's names both, as `Norm(BatchNorm2d)`."""
     tied: dict[str, str] = Field(default_factory=dict)

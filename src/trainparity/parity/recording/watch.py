@@ -12,6 +12,7 @@ from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.facts import layout_of, settings_by_parameter
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
@@ -44,6 +45,7 @@ class StepWatch:
         self.forward.on_backward = self._backward.reached
         self.forward.on_evaluated = self._backward.evaluate_again
         self.clipping = ClippingHooks(lambda: self._backward.count, self._see_gradients_again)
+        self._loss = LossHooks(self.forward.origins.returned)
         self._active = False
         self._groups: Tensor | None = None
         self._watch_steps_of(self.optimizer)
@@ -63,6 +65,7 @@ class StepWatch:
         self._backward.close()
         self._before.remove()
         self.clipping.close()
+        self._loss.close()
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
@@ -73,6 +76,7 @@ class StepWatch:
             "activations": self.forward.names,
             "outputs": self.forward.outputs,
             "differentiable": self.forward.differentiable,
+            "loss_coupled_by": self._loss.coupled_by,
         }
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
@@ -82,7 +86,7 @@ class StepWatch:
             expected: The samples of each micro-batch, where the loop knows them.
             noise: A twin's, for what modules return and the gradients of it.
         """
-        self._active = self.forward.active = self._backward.active = True
+        self._active = self.forward.active = self._backward.active = self._loss.active = True
         self.forward.begin(expected, noise)
         self._backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
@@ -107,7 +111,8 @@ class StepWatch:
         self._read_forward()
         self._read_backward()
         arrays |= self.clipping.read()
-        self._active = self.forward.active = self._backward.active = self.clipping.active = False
+        self._active = self.forward.active = self._backward.active = False
+        self._loss.active = self.clipping.active = False
         return arrays
 
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:

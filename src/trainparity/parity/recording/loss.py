@@ -1,0 +1,114 @@
+"""Whether a loss couples samples: it is no sum of a term for each, so another cut of the batch makes another loss."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor
+
+from trainparity.parity.recording import intercept
+
+_MOST_NODES = 20_000
+"""Operations of a loss that are looked at; one with more is taken for uncoupled."""
+
+_PRODUCTS = {"MmBackward0", "AddmmBackward0", "MvBackward0", "AddmvBackward0", "DotBackward0", "EuclideanDistBackward0"}
+"""Products of rows with one another, where both factors are made of what the model returned."""
+
+_BATCHED = {"BmmBackward0", "BaddbmmBackward0", "CdistBackward0"}
+"""The same for each of several matrices: with one matrix its rows may be samples, with more they belong to one."""
+
+_CURVED = {
+    "ExpBackward0", "Log10Backward0", "Log1PBackward0", "Log2Backward0", "LogBackward0", "PowBackward0", "PowBackward1",
+    "ReciprocalBackward0", "RsqrtBackward0", "SigmoidBackward0", "SoftplusBackward0", "SqrtBackward0", "TanhBackward0",
+}  # fmt: skip
+"""Functions of one number that are no multiple of it."""
+
+_CURVED_SUMS = {
+    "DistBackward0", "LinalgVectorNormBackward0", "LogsumexpBackward0", "NormBackward0", "NormBackward1",
+    "PdistBackward0", "StdBackward0", "VarBackward0",
+}  # fmt: skip
+"""Operations that make one number of many and are no sum of a function of each."""
+
+
+class LossHooks(intercept.Listener):
+    """Looks at the loss of a step, where a backward pass begins."""
+
+    def __init__(self, returned: Callable[[], Iterable[Tensor]]) -> None:
+        """`returned` tells what the model has returned in this micro-batch."""
+        self._returned = returned
+        self.active = False
+        self.coupled_by = ""
+        """The operation by which the loss of a pass couples its samples; empty where none was seen."""
+        intercept.listen(self)
+
+    def close(self) -> None:
+        """Listen no more."""
+        intercept.forget(self)
+
+    def backward(self, roots: Iterable[Tensor]) -> None:
+        """Look at what a backward pass is about to begin from."""
+        if self.active and not self.coupled_by:
+            self.coupled_by = coupling(roots, self._returned())
+
+
+_OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
+"""Operations that couple what lies along a dimension of theirs."""
+
+
+def coupling(roots: Iterable[Tensor], outputs: Iterable[Tensor]) -> str:
+    """Return an operation by which a loss couples the samples of a pass; empty if none was found.
+
+    The autograd graph is walked from the loss to what the model returned. A product of two factors that are both made
+    of it couples its rows, as in a contrastive loss; so does a curved function of one number that is summed over the
+    batch, as the root of a mean squared error, or a quotient of such sums.
+
+    Args:
+        roots: What `backward` is called for.
+        outputs: What the model returned.
+    """
+    ends = {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}
+    nodes = [tensor.grad_fn for tensor in roots if tensor.grad_fn is not None]
+    order = _outermost_last(nodes, ends)
+    made_of_outputs = set(ends)
+    for node in order:
+        factors = [parent in made_of_outputs for parent, _ in node.next_functions]
+        if any(factors):
+            made_of_outputs.add(node)
+            if _couples(node, factors):
+                return str(node.name())
+    return ""
+
+
+def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
+    """Return the operations between a loss and what the model returned, each after those that it is made of."""
+    order, seen, stack = list[Any](), set(ends), [(node, False) for node in nodes]
+    while stack:
+        node, entered = stack.pop()
+        if entered:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            if len(seen) > _MOST_NODES:
+                return []
+            stack.append((node, True))
+            stack += [(parent, False) for parent, _ in node.next_functions if parent is not None]
+    return order
+
+
+def _couples(node: Any, factors: list[bool]) -> bool:
+    """Tell whether an operation mixes rows; `factors` tells which of its inputs are made of the model's outputs."""
+    name, shape = node.name(), tuple(node._input_metadata[0].shape) if node._input_metadata else ()
+    if name in _PRODUCTS or (name in _BATCHED and shape[:-2] in {(), (1,)}):
+        return sum(factors) > 1
+    if name in _OVER_A_DIMENSION and shape:
+        return 0 in _dimensions(node)
+    if shape:
+        return False
+    if name in _CURVED | _CURVED_SUMS or (name == "DivBackward0" and factors[1]):
+        return True
+    return bool(name == "MulBackward0" and sum(factors) > 1)
+
+
+def _dimensions(node: Any) -> tuple[int, ...]:
+    """Return the dimensions that a reduction or a softmax goes over; that of the samples is the first."""
+    saved = getattr(node, "_saved_dim", None)
+    return (saved,) if isinstance(saved, int) else tuple(saved or ())

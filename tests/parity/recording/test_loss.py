@@ -1,0 +1,87 @@
+"""Which losses couple the samples of a pass, by their autograd graphs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainparity import record
+from trainparity.parity.recording.loss import coupling
+from trainparity.parity.recording.trace import Trace
+
+Loss = Callable[[Tensor], Tensor]
+
+IMAGES = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+TARGETS = torch.rand(8, 3, generator=torch.Generator().manual_seed(1))
+LABELS = TARGETS.argmax(1)
+SIGMA = torch.zeros((), requires_grad=True)
+
+
+def squares(outputs: Tensor) -> Tensor:
+    return functional.mse_loss(outputs, TARGETS)
+
+
+def dice(outputs: Tensor, dimension: int | None = None) -> Tensor:
+    found = outputs.sigmoid()
+    return (1 - 2 * (found * TARGETS).sum(dimension) / (found.sum(dimension) + TARGETS.sum(dimension))).mean()
+
+
+def barlow(outputs: Tensor) -> Tensor:
+    return ((outputs - outputs.mean(0)).T @ outputs).diagonal().square().sum()
+
+
+COUPLED: dict[str, Loss] = {
+    "contrast": lambda o: functional.cross_entropy(o @ o.T, torch.arange(8)),
+    "contrast by einsum": lambda o: torch.einsum("nc,kc->nk", o, o).logsumexp(1).mean(),
+    "hardest of a batch": lambda o: torch.cdist(o, o).amax(1).mean(),
+    "root of the mean": lambda o: squares(o).sqrt(),
+    "logarithm of the mean": lambda o: torch.log10(squares(o)),
+    "norm of all": lambda o: (o - TARGETS).norm(),
+    "Dice of all": dice,
+    "Barlow twins": barlow,
+    "deviation over samples": lambda o: functional.relu(1 - o.std(0)).mean(),
+    "softmax over samples": lambda o: -(o.log_softmax(0) * TARGETS).mean(),
+    "square of the mean": lambda o: o.mean() * o.mean(),
+}
+
+SEPARABLE: dict[str, Loss] = {
+    "cross entropy": lambda o: functional.cross_entropy(o, LABELS, label_smoothing=0.1),
+    "weighted classes": lambda o: functional.cross_entropy(o, LABELS, weight=torch.tensor([1.0, 2.0, 3.0])),
+    "squares": squares,
+    "scaled": lambda o: squares(o) * 1024 / 2,
+    "counted by a mask": lambda o: (
+        (functional.cross_entropy(o, LABELS, reduction="none") * (LABELS > 0)).sum() / (LABELS > 0).sum()
+    ),
+    "a queue of others": lambda o: torch.einsum("nc,kc->nk", o, TARGETS).logsumexp(1).mean(),
+    "Dice of each": lambda o: dice(o, 1),
+    "deviation over features": lambda o: o.std(1).mean(),
+    "evidence bound": lambda o: squares(o.sigmoid()) - 0.5 * (1 + o - o.square() - o.exp()).sum(),
+    "a learned weight": lambda o: squares(o) * torch.exp(-SIGMA) + SIGMA,
+    "per-sample attention": lambda o: (o[:, :, None] @ o[:, None, :]).sum(),
+    "nothing trained": lambda o: o.detach().sum().sqrt() + squares(o),
+}
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_a_loss_that_is_no_sum_over_samples_is_coupled(name: str) -> None:
+    outputs = torch.nn.Linear(4, 3)(IMAGES)
+    assert coupling([COUPLED[name](outputs)], [outputs])
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_a_sum_over_samples_is_not(name: str) -> None:
+    outputs = torch.nn.Linear(4, 3)(IMAGES)
+    assert coupling([SEPARABLE[name](outputs)], [outputs]) == ""
+
+
+@pytest.mark.parametrize(("name", "operation"), [("contrast", "MmBackward0"), ("squares", "")])
+def test_a_trace_says_by_what_its_loss_couples_samples(name: str, operation: str, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with record(model, optimizer, tmp_path):
+        (COUPLED | SEPARABLE)[name](model(IMAGES)).backward()
+        optimizer.step()
+    assert Trace.load(tmp_path).layout.loss_coupled_by == operation
