@@ -121,7 +121,7 @@ def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, ste
     from trainparity.running.record import Settings, record_command
 
     parsed = Command.parse(command) if isinstance(command, str) else Command(tuple(command))
-    with Runner() as runner:
+    with Runner(several=twins > 0) as runner:
         return record_command(runner, parsed, Path(folder), Settings(steps, interval, twins)).exit_code
 
 

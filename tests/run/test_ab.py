@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
+from trainparity.parity.recording.trace import Trace
+from trainparity.running.folder import folder_of_pair
 
 LOADER = (
     PLAIN.replace("import argparse, torch", "import argparse, os, torch, trainparity, torch.distributed as dist")
@@ -184,6 +186,31 @@ def test_two_interpreters(tmp_path: Path) -> None:
     found = ab(tmp_path, *run, "python train.py --lr 1e-3", code=0)
     assert found["verdict"] == "bitwise" and f"{other}\n" in found["text"]
     assert "start" in ab(tmp_path, *run, "bash train.sh", code=2)["errors"]
+
+
+def test_both_commands_read_the_same_from_standard_input(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN.replace("lr=args.lr", "lr=float(input() or 0)").replace("input()", "sys.stdin.readline()"))
+    script = tmp_path / "train.py"
+    script.write_text("import sys\n" + script.read_text())
+    command = [python(), "-m", "trainparity.cli", "ab", "--steps", "2", "--twins", "0", *commands("", "")]
+    options: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "check": False, "text": True}
+    write(tmp_path, "skipped\n0.1\n", "rates")
+    with (tmp_path / "rates").open() as rates:
+        os.lseek(rates.fileno(), len("skipped\n"), os.SEEK_SET)
+        done = subprocess.run(command, stdin=rates, **options)
+    assert done.returncode == 0 and "bitwise" in done.stdout, (done.stdout, done.stderr)
+    kept = next((tmp_path / ".trainparity/ab").glob("*/b"))
+    assert Trace.load(kept).arrays["setting/lr"][:, 0].tolist() == [0.1] * 2
+    done = subprocess.run(command, input="0.1\n0.2\n", **options)
+    assert "bitwise" not in done.stdout and "read nothing from the pipe" in done.stderr
+
+
+def test_pairs_of_one_moment_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with folder_of_pair(None) as one, folder_of_pair(None) as other, folder_of_pair(tmp_path / "kept"):
+        assert one != other
+        assert "another `trainparity ab` writes there" in ab(tmp_path, *commands("", ""), code=2)["errors"]
+    assert not list((tmp_path / ".trainparity/ab").glob("2*"))
 
 
 MISTAKES = {

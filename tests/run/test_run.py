@@ -104,6 +104,23 @@ def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
         assert len(Trace.load(tmp_path / "runs/b").layout.steps) == steps
 
 
+def test_a_link_to_a_folder_leads_to_the_run_afterwards(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    (tmp_path / "disk/there").mkdir(parents=True)
+    (tmp_path / "runs").mkdir()
+    for target in ("there", "not-yet-there"):
+        (tmp_path / "runs/a").unlink(missing_ok=True)
+        (tmp_path / "runs/a").symlink_to(tmp_path / "disk" / target)
+        run = record(tmp_path, python(), "train.py", steps=1)
+        assert run.is_symlink() and (tmp_path / "disk" / target / "run.json").exists()
+
+
+def test_temporary_files_where_no_search_path_leads(tmp_path: Path) -> None:
+    (tmp_path / "a:b").mkdir()
+    done = trainparity("run", "runs/a", "--", "true", cwd=tmp_path, TMPDIR=str(tmp_path / "a:b"))
+    assert done.returncode == 2 and "set TMPDIR" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path: Path) -> None:
     write(tmp_path, PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +40,7 @@ def run(
     from trainparity.running.record import NothingRecorded, Settings, record_command
 
     def work() -> int:
-        with Runner() as runner:
+        with Runner(several=twins > 0) as runner:
             try:
                 kept = record_command(
                     runner, Command(tuple(command)), folder, Settings(steps, interval, twins, float64=float64)
@@ -106,17 +105,21 @@ def ab(
     answers.refuse_stdout(json_path, markdown_path)
     from trainparity.cli.parity import tell
     from trainparity.cli.questions import Questions
-    from trainparity.running.ab import HOME, record_both
+    from trainparity.running.ab import record_both
     from trainparity.running.command import Runner
+    from trainparity.running.folder import folder_of_pair
     from trainparity.running.pairs import commands_of
     from trainparity.running.record import Settings, say
 
     if bisect and len(commands) != 2:
         raise UserError("trainparity: --bisect is for two commands; between two revisions, `git bisect run` is")
-    place = folder or HOME / datetime.now().strftime("%Y-%m-%d-%H%M%S")
 
     def work() -> int:
-        with Runner() as runner, commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair:
+        with (
+            Runner() as runner,
+            commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair,
+            folder_of_pair(folder) as place,
+        ):
             settings = Settings(steps, interval, twins, outside=pair.outside)
             asking = Questions(runner, pair.commands, place, settings, margin)
             left, right = record_both(runner, pair.commands, place, settings, asking.equal)

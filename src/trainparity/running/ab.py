@@ -8,7 +8,6 @@ from pathlib import Path
 
 from trainparity.bisection import Settings as Switched
 from trainparity.bisection import bisect
-from trainparity.records.base import write_text
 from trainparity.records.verdict import JUDGED, Bisection, Outcome, Verdict
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
@@ -19,9 +18,6 @@ from trainparity.second_opinion import in_float64
 
 OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
 """Causes that say where runs part and not why, so that float64 adds something."""
-
-HOME = Path(".trainparity/ab")
-"""Where pairs are kept that the user names no folder for."""
 
 
 def record_both(
@@ -38,8 +34,6 @@ def record_both(
         StoppedBySignal: this process got a signal.
     """
     places = folder / "a", folder / "b"
-    if folder.is_relative_to(HOME) and not (HOME / ".gitignore").exists():
-        write_text(HOME / ".gitignore", "*\n")  # results are no change of the user's repository
     with ExitStack() as stack:
         unfinished = [stack.enter_context(replacing(place)) for place in places]
         kept = []

@@ -16,6 +16,7 @@ from typing import Any, Self
 from trainparity.errors import StoppedBySignal
 from trainparity.exits import shell_code
 from trainparity.running.errors import RunError
+from trainparity.running.standard_input import StandardInput
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3
@@ -59,7 +60,9 @@ class Runner:
     Each command gets a session of its own, so that Ctrl-C reaches it once, and all of its processes: from us.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, several: bool = True) -> None:
+        """Take whether several commands will run, which must all read the same from standard input."""
+        self._input = StandardInput(several=several)
         self._received: list[int] = []
         self._group = 0
         self._starting = False
@@ -98,7 +101,7 @@ class Runner:
                 command.arguments,
                 env=whole,
                 cwd=command.folder,
-                stdin=subprocess.DEVNULL if output else None,
+                stdin=self._input.next(unattended=log is not None),
                 stdout=output,
                 stderr=subprocess.STDOUT if output else None,
                 start_new_session=True,

@@ -1,12 +1,18 @@
 """The folder of a recorded run: written whole under another name, and then put in the place of an earlier one."""
 
+import fcntl
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
-from trainparity.records.base import Record, RecordError
+from trainparity.records.base import Record, RecordError, write_text
 from trainparity.running.errors import RunError
 from trainparity.scratch import scratch
+
+_HOME = Path(".trainparity/ab")
+"""Where pairs are kept that the user names no folder for."""
 
 _NAME = "run.json"
 _UNFINISHED = ".unfinished-"
@@ -50,8 +56,9 @@ def check_replaceable(folder: Path) -> None:
 def replacing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder beside `folder`; it takes that place if a run was kept in it, and is removed otherwise.
 
-    What a killed recording left beside it, of whichever run, is removed too.
+    What a killed recording left beside it, of whichever run, is removed too. A link to a folder stays one.
     """
+    folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
     check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{folder.name}{_UNFINISHED}", folder.parent, f".?*{_UNFINISHED}????????", _put_back) as place:
@@ -69,3 +76,42 @@ def _put_back(place: Path) -> None:
     folder = place.with_name(place.name[1:].rpartition(_UNFINISHED)[0])
     if (place / _OLD).exists() and not folder.exists():
         (place / _OLD).rename(folder)
+
+
+@contextmanager
+def folder_of_pair(named: Path | None) -> Iterator[Path]:
+    """Yield a folder for both runs of a pair, which no other process has meanwhile: else it could judge their mixture.
+
+    Args:
+        named: What the user calls it; None: a new one, called by the time.
+
+    Raises:
+        RunError: another process has it.
+    """
+    folder = named or _new()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # of a file system without locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunError(f"{folder}: another `trainparity ab` writes there; name another folder") from None
+        yield folder
+    finally:
+        if not named:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
+        os.close(descriptor)
+
+
+def _new() -> Path:
+    """Make a folder that was not there."""
+    if not (_HOME / ".gitignore").exists():
+        write_text(_HOME / ".gitignore", "*\n")  # results are no change of the user's repository
+    now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    for name in (now, *(f"{now}-{number}" for number in range(2, 1000))):
+        with suppress(FileExistsError):
+            (_HOME / name).mkdir()
+            return _HOME / name
+    raise RunError(f"{_HOME} holds too many folders of this second; give --folder")

@@ -78,8 +78,16 @@ class Recording:
 
 @contextmanager
 def session(plan: Plan, *, float64: bool = False) -> Iterator[Recording]:
-    """Make the folder for one run of a command, in float64 if that is asked for, and remove it afterwards."""
+    """Make the folder for one run of a command, in float64 if that is asked for, and remove it afterwards.
+
+    Raises:
+        RunError: temporary files lie where Python's search path can't name a folder.
+    """
     with scratch() as folder:
+        if os.pathsep in str(folder):
+            raise RunError(
+                f"the folder for temporary files, {folder.parent}, has a {os.pathsep!r} in its name: set TMPDIR"
+            )
         if float64:
             (folder / FLOAT64).touch()
         plan.write(folder / "plan.json")
