@@ -26,7 +26,8 @@ from torchvision.datasets import CIFAR10
 
 from trainparity import workloads
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Manifest, Prepared, load, write
+from trainparity.data.prepared import Manifest, Prepared
+from trainparity.data.store import load, write
 from trainparity.data.streamed import rows
 from trainparity.params import Configuration, Loader, Optimizer, Train
 from trainparity.report.speedup import Ratio

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from trainparity import params, workloads
 from trainparity.data import datasets
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.environment import detect
 from trainparity.params import Configuration
 from trainparity.placement import Placement, place

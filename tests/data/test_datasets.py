@@ -9,7 +9,7 @@ from sklearn.datasets import load_sample_images
 
 from trainparity.data.datasets import prepare
 from trainparity.data.errors import DataError
-from trainparity.data.prepared import load
+from trainparity.data.store import load
 from trainparity.params import Digits, Fake, ImageFolder, Photographs
 
 

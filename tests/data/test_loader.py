@@ -19,7 +19,8 @@ from torch import Tensor
 
 from trainparity.data.datasets import prepare
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Prepared, load
+from trainparity.data.prepared import Prepared
+from trainparity.data.store import load
 from trainparity.data.workers import WorkersFailed
 from trainparity.params import Digits, Fake, Loader
 
@@ -184,7 +185,7 @@ import sys, time
 from pathlib import Path
 import torch
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import load
+from trainparity.data.store import load
 from trainparity.params import Loader
 if __name__ == "__main__":
     dataset, started = load(Path(sys.argv[1])), time.monotonic()
@@ -226,7 +227,8 @@ from pathlib import Path
 import psutil
 import torch
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Prepared, load
+from trainparity.data.prepared import Prepared
+from trainparity.data.store import load
 from trainparity.params import Loader
 
 class Dataset(Prepared):

@@ -12,7 +12,8 @@ from trainparity import workloads
 from trainparity.data import memory
 from trainparity.data.errors import DataError
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Prepared, load, write
+from trainparity.data.prepared import Prepared
+from trainparity.data.store import load, write
 from trainparity.data.streamed import Streamed
 from trainparity.params import Configuration, Loader, Optimizer, Train
 from trainparity.strategies import Execution

@@ -7,7 +7,7 @@ from torch import nn
 
 from trainparity.data import datasets
 from trainparity.data.prepared import Prepared
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.params import Digits
 from trainparity.workloads import Batch, SampleRandomness, Workload
 

@@ -8,7 +8,7 @@ import torch
 
 from trainparity import workloads
 from trainparity.data import datasets
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing, Train, Workload
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace

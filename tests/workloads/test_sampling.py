@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity import workloads
-from trainparity.workloads.ddpm import DIFFUSION_STEPS, kept_variance
+from trainparity.workloads.noise_schedule import DIFFUSION_STEPS, kept_variance
 from trainparity.workloads.sampling import sample
 
 

@@ -11,7 +11,7 @@ from trainparity import workloads
 from trainparity.claims.schema import Needs
 from trainparity.claims.weights import final_weights
 from trainparity.data.prepared import Manifest
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
 from trainparity.records import layout

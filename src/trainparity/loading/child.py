@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainparity import workloads
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.data.workers import WorkersFailed
 from trainparity.loading.memory import descendants_memory, settled_shared_memory
 from trainparity.loading.spec import MeasurementSpec, measurement

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from torchvision.io import write_png
 
 from trainparity import workloads
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.params import Workload
 from trainparity.records.base import replacing
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from trainparity import workloads
 from trainparity.data import datasets
 from trainparity.data.prepared import Manifest
-from trainparity.data.prepared import write as write_prepared
+from trainparity.data.store import write as write_prepared
 from trainparity.errors import UserError
 from trainparity.params import Own, Params
 from trainparity.validation import ParamsError

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from trainparity import workloads
-from trainparity.data.prepared import load as load_data
+from trainparity.data.store import load as load_data
 from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution

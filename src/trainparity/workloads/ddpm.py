@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.validation import Section
+from trainparity.workloads import sampling
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.noise_schedule import DIFFUSION_STEPS, kept_variance
 from trainparity.workloads.randomness import SampleRandomness
 
-DIFFUSION_STEPS = 1000
 GROUPS = 8
 
 
@@ -24,12 +25,6 @@ class Scale(NamedTuple):
 
 
 SCALES = {"tiny": Scale(32, 6, 64), "article": Scale(256, 8, 256)}
-
-
-def kept_variance() -> Tensor:
-    """Return the part of an image's variance that each diffusion step leaves: float64 [`DIFFUSION_STEPS`]."""
-    betas = torch.linspace(1e-4, 2e-2, DIFFUSION_STEPS, dtype=torch.float64)
-    return torch.cumprod(1 - betas, dim=0)
 
 
 class DdpmOptions(Section):
@@ -132,9 +127,7 @@ class Ddpm(Workload):
         """Draw 40 new images, in five rows."""
         from torchvision.utils import make_grid
 
-        from trainparity.workloads.sampling import sample  # it needs this module
-
-        drawn = sample(model, 40, samples["images"].shape[1:], steps=DIFFUSION_STEPS)
+        drawn = sampling.sample(model, 40, samples["images"].shape[1:], steps=DIFFUSION_STEPS)
         return _magnified(make_grid(drawn, nrow=8, padding=1, pad_value=96))
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:

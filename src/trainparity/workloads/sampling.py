@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from trainparity.workloads.ddpm import DIFFUSION_STEPS, kept_variance
+from trainparity.workloads.noise_schedule import DIFFUSION_STEPS, kept_variance
 
 
 def sample(
