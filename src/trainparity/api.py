@@ -114,7 +114,7 @@ def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, ste
         The command's exit code; 0 if it was stopped after `steps`.
 
     Raises:
-        RunError: no optimizer step was seen, or a twin failed.
+        RunError: no optimizer step was recorded, or a twin failed.
         StoppedBySignal: this process got a signal; nothing is kept.
     """
     from trainparity.running.command import Command, Runner

@@ -55,6 +55,21 @@ def test_the_environment_makes_a_twin(tmp_path: Path, monkeypatch: pytest.Monkey
     train(tmp_path / "a")
     assert Trace.load(tmp_path / "a" / "twins" / "3").layout.twin == 3
     assert not (tmp_path / "a" / "trace.json").exists()
+    monkeypatch.setenv("TRAINPARITY_TWIN", "first")
+    with pytest.raises(ValueError, match="TRAINPARITY_TWIN is 'first'; it must be a twin's number"):
+        train(tmp_path / "a")
+
+
+def test_a_loop_may_change_its_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with trainparity.record(model, optimizer, "a"):
+        monkeypatch.chdir("elsewhere")
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert Trace.load(tmp_path / "a").layout.steps == [0] and not list(Path.cwd().iterdir())
 
 
 @pytest.mark.parametrize("twins", [0, 2])

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -171,8 +172,41 @@ def test_a_script_that_catches_everything_and_trains_in_a_thread_is_stopped(tmp_
     text = PLAIN.replace(
         "    main()\n", "    import threading\n    t = threading.Thread(target=main); t.start(); t.join()\n"
     )
-    run = record(tmp_path, python(), write(tmp_path, text))
-    assert len(Trace.load(run).layout.steps) == 6
+    text = text.replace("t.join()\n", "t.join(); open('end', 'w')\n").replace(
+        "def main():", "def main():\n    sys.stdout = None"
+    )
+    run = record(tmp_path, python(), write(tmp_path, "import sys\n" + text))
+    assert len(Trace.load(run).layout.steps) == 6 and not (tmp_path / "end").exists()
+
+
+def test_a_trace_that_is_not_written_is_told_from_no_training(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN.replace('print("step"', "import os; os.kill(os.getpid(), 9); print('step'"))
+    done = trainparity("run", "runs/a", "--", python(), "train.py", cwd=tmp_path)
+    assert done.returncode == 137 and "had not written its trace when the command ended" in done.stderr
+    full = PLAIN.replace(
+        'print("step"', "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999)); print('step'"
+    )
+    write(tmp_path, full)
+    done = trainparity("run", "runs/a", "--steps", 2, "--", python(), "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "can't record this training: OSError: [Errno 27] File too large" in done.stderr
+
+
+def test_what_a_command_leaves_in_the_background_is_left_alone(tmp_path: Path) -> None:
+    begin = "import os, time\nif os.fork():\n    while not os.path.exists('begun'): time.sleep(0.01)\n    os._exit(0)\n"
+    wait = (
+        "open('begun', 'w').close()\n"
+        "        while os.path.exists(os.environ['TRAINPARITY_SESSION']): time.sleep(0.01)\n"
+    )
+    end = '    print("the script\'s end")\n'
+    text = PLAIN.replace("        optimizer.step()", f"        {wait}        optimizer.step()")
+    write(tmp_path, begin + text.replace(end, f"{end}    open('end', 'w')\n").replace("default=1000", "default=5"))
+    done = trainparity("run", "runs/a", "--steps", 3, "--", python(), "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "it made no step" in done.stderr
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "end").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_scripts_run_by_exec_with_an_emptied_search_path(tmp_path: Path) -> None:

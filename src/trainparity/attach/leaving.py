@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 _GRACE_S = 30.0
@@ -25,8 +26,9 @@ def leave() -> NoReturn:
 
 def leave_now() -> NoReturn:
     """End this process, whatever its script catches."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the script has closed it, or set it to None
+            stream.flush()
     os._exit(0)
 
 
@@ -35,8 +37,10 @@ def call_before_exit(function: Callable[[], None]) -> None:
     original = os._exit
 
     def leave(status: int) -> None:
-        function()
-        original(status)
+        try:
+            function()
+        finally:
+            original(status)
 
     os._exit = leave  # type: ignore[assignment]
 

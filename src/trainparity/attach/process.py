@@ -114,6 +114,8 @@ class Process:
         """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
         self._pid = os.getpid()
         self._first_pass.end()
+        if self._session.over:
+            return
         os.register_at_fork(after_in_child=self._forget)
         self._try(lambda: self._record_all(optimizer, called))
 
@@ -178,6 +180,8 @@ class Process:
         if first is not None and optimizer is first[0]:
             self._optimizers.count_anew()
             self._made_steps(first[1].step)
+            if first[1].step == 1:
+                self._session.mark("step")
             if limit and first[1].step >= limit:
                 self._stop()
             return
@@ -189,6 +193,9 @@ class Process:
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""
+        if self._session.over:
+            self._ended()
+            return
         self._stopped = True
         if self._recorded:
             import torch
@@ -205,6 +212,13 @@ class Process:
         recorded, self._recorded = self._recorded, {}
         if not recorded or os.getpid() != self._pid:
             return
+        if self._session.over:
+            for recorder in recorded.values():
+                recorder.abandon()
+            return
+        self._try(lambda: self._write(recorded))
+
+    def _write(self, recorded: "dict[Optimizer, Recorder]") -> None:
         made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
         if made:  # the first one's model may have been called without being trained
             next(iter(made.values())).folder = next(iter(recorded.values())).folder

@@ -1,6 +1,7 @@
 """The folder through which `trainparity run` and the processes that it records speak."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from trainparity.records.base import Record
@@ -48,13 +49,20 @@ class Session:
         self.folder = folder
         self.plan = Plan.read(folder / "plan.json")
 
+    @property
+    def over(self) -> bool:
+        """Whether the recorded command has ended, and left this process behind."""
+        return not self.folder.exists()
+
     def mark(self, name: str) -> None:
         """Note that some process has come so far."""
-        (self.folder / name).touch()
+        with suppress(FileNotFoundError):  # it is over
+            (self.folder / name).touch()
 
     def fail(self, message: str) -> None:
         """Say why this training can't be recorded."""
-        (self.folder / f"failed-{os.getpid()}").write_text(message, encoding="utf-8")
+        with suppress(FileNotFoundError):
+            (self.folder / f"failed-{os.getpid()}").write_text(message, encoding="utf-8")
 
     def claim(self, training: str, rank: int) -> bool:
         """Reserve the recording for this process; tell whether its training is the first and no other has its rank.

@@ -33,6 +33,8 @@ def watch() -> None:
     random.seed(SEED)
 
     def optimizers(module: ModuleType) -> None:
+        if not session.is_dir():  # the command has ended, and left this process behind
+            return
         (session / "torch").touch()
         from trainparity.attach.process import Process
 

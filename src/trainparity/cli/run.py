@@ -33,8 +33,8 @@ def run(
 
     The optimizer and the module that owns its parameters are found just before the first training forward pass, on
     every rank. Output and exit code are the command's; the code is 0 where it was stopped after --steps, 2 if no
-    optimizer step was seen, 130 or 143 after an interrupt. The command runs once more for each twin, so it must start
-    the same way each time: remove checkpoints that it resumes from.
+    optimizer step was recorded, 130 or 143 after an interrupt. The command runs once more for each twin, so it must
+    start the same way each time: remove checkpoints that it resumes from.
     """
     from trainparity.running.command import Command, Runner
     from trainparity.running.record import NothingRecorded, Settings, record_command

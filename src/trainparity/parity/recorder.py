@@ -60,7 +60,9 @@ def record(
         TypeError: the optimizer is none.
         RecordError: the run to follow has no state to load.
     """
-    number = int(os.environ.get(TWIN) or 0) if twin is None else twin
+    number = _asked_twin() if twin is None else twin
+    folder = Path(folder).absolute()  # loops change their working directory
+    follow = None if follow is None else Path(follow).absolute()
     for option, value, least in (
         ("interval", interval, 1),
         ("first", first, 0),
@@ -72,11 +74,11 @@ def record(
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
-        folder, follow = _of_model(Path(folder), name), follow and _of_model(Path(follow), name)
-    followed = Path(folder) if number and every and follow is None else Path(follow) if follow is not None else None
+        folder, follow = _of_model(folder, name), follow and _of_model(follow, name)
+    followed = folder if number and every and follow is None else follow
     if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
         raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
-    state = Path(folder) / "windows"
+    state = folder / "windows"
     plan = Plan(
         traced=lambda step: step < first or step % interval == 0,
         window=every,
@@ -86,7 +88,7 @@ def record(
     )
     return Recorder(
         Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=_sample_source(samples)), plan),
-        Path(folder) / "twins" / str(number) if number else Path(folder),
+        folder / "twins" / str(number) if number else folder,
         settings={"samples": "identity" if samples is not None else "content", **(settings or {})},
     )
 
@@ -137,17 +139,21 @@ class Recorder:
         """Write the trace and remove all hooks."""
         if self._closed:
             return
-        self._closed = True
-        atexit.unregister(self.close)
-        self._finalizer.cancel()
-        self._after.remove()
-        self._session.close()
+        self.abandon()
         trace = self._session.trace(self._settings) if self._session.rank == 0 else None
         if trace is None:
             return
         if self._curve:
             write_csv(self.folder / "curve.csv", ("step", "name", "value"), self._curve)
         trace.save(self.folder)
+
+    def abandon(self) -> None:
+        """Remove all hooks, and write nothing."""
+        self._closed = True
+        atexit.unregister(self.close)
+        self._finalizer.cancel()
+        self._after.remove()
+        self._session.close()
 
     def _updated(self, *_: Any) -> None:
         if not self._busy:
@@ -165,6 +171,13 @@ class Recorder:
 
 _STEPS_OF_ALL = itertools.count()
 """Numbers the steps of all optimizers that are recorded in this process, in the order in which they are made."""
+
+
+def _asked_twin() -> int:
+    text = os.environ.get(TWIN) or "0"
+    if not text.isdecimal():
+        raise ValueError(f"the environment variable {TWIN} is {text!r}; it must be a twin's number: 1, 2, 3")
+    return int(text)
 
 
 def _of_model(folder: Path, name: str) -> Path:

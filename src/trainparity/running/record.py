@@ -35,7 +35,7 @@ def record_command(runner: Runner, command: Command, folder: Path, settings: Set
     """Record a command and its twins into `folder`; twins are left out if the command fails.
 
     Raises:
-        RunError: no optimizer step was seen, or a twin failed.
+        RunError: no optimizer step was recorded, or a twin failed.
         StoppedBySignal: this process got a signal; nothing is kept, and an earlier run stays.
     """
     with replacing(folder) as unfinished:
@@ -74,7 +74,7 @@ def _record(runner: Runner, command: Command, folder: Path, settings: Settings, 
     """Run a command once and record it; return what was recorded and the exit code, 0 if we stopped it.
 
     Raises:
-        RunError: no optimizer step was seen.
+        RunError: no optimizer step was recorded.
     """
     plan = Plan(
         folder=folder.resolve(), steps=settings.steps, interval=settings.interval, twin=twin, outside=settings.outside
@@ -87,7 +87,7 @@ def _record(runner: Runner, command: Command, folder: Path, settings: Settings, 
         found = recording.recorded()
         if found is None:
             ended = f"; the command failed with exit code {code}" if code else ""
-            raise NothingRecorded(f"no optimizer step was seen: {recording.why_nothing()}{ended}", code)
+            raise NothingRecorded(f"no optimizer step was recorded: {recording.why_nothing()}{ended}", code)
         if found.outside:
             raise RunError(
                 f"the revision's run imported code of the working tree: {', '.join(found.outside[:5])}. It is "

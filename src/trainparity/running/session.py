@@ -73,7 +73,12 @@ class Recording:
             return "no Python process imported torch"
         if not seen("optimizer"):
             return "torch was imported, but no optimizer of torch.optim was made"
-        return "an optimizer was made, but it made no step"
+        if not seen("step"):
+            return "an optimizer was made, but it made no step"
+        return (
+            "the process that trained had not written its trace when the command ended: it was killed, became another "
+            "program, or goes on in the background"
+        )
 
 
 @contextmanager
