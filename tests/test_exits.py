@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy
@@ -51,6 +52,16 @@ def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
         (UserError("params.yaml: no such file"), 2, "params.yaml: no such file\n"),
         (StoppedBySignal(signal.SIGTERM, "nothing is kept"), 143, "stopped by SIGTERM; nothing is kept\n"),
         (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a: No space left on device\n"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory"),
+            2,
+            "the current folder: No such file or directory\n",
+        ),
+        (
+            UnicodeEncodeError("utf-8", "runs/\udcff", 5, 6, "surrogates not allowed"),
+            2,
+            "'runs/\\udcff' is no text in utf-8\n",
+        ),
         (OSError(errno.EAGAIN, "Try again"), 2, "the operating system refused: Try again\n"),  # as a fork too many
     ],
 )
@@ -59,6 +70,12 @@ def test_an_error_of_the_caller_or_the_machine_is_one_line(
 ) -> None:
     assert exit_code(raising(error)) == code
     assert capsys.readouterr().err == says
+
+
+def test_a_name_that_is_no_utf_8_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="utf-8"))
+    assert exit_code(lambda: print("runs/\udcff")) == 0 and written.getvalue() == b"runs/\\udcff\n"
 
 
 def test_what_the_system_refuses_to_a_library_in_rust_is_one_line(

@@ -18,6 +18,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from types import FrameType
 from typing import TextIO
 
@@ -46,6 +47,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
     Args:
         work: Returns its own exit code, None for 0.
     """
+    if isinstance(sys.stdout, TextIOWrapper):  # a path that is no UTF-8 is no reason to end without the answer
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with _stopped_by_signals():
             code = work() or 0
@@ -63,7 +66,11 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
             return _defect()
-        return _said(f"{error.filename or 'the operating system refused'}: {error.strerror}", 2)
+        gone = error.errno == errno.ENOENT and not error.filename  # as `getcwd` says it
+        where = "the current folder" if gone else error.filename or "the operating system refused"
+        return _said(f"{where}: {error.strerror}", 2)
+    except UnicodeEncodeError as error:
+        return _said(f"{error.object[max(0, error.start - 40) : error.end]!r} is no text in {error.encoding}", 2)
     except ModuleNotFoundError as error:
         sentence = extras.explain(error)
         return _said(sentence, 2) if sentence else _defect()

@@ -175,6 +175,27 @@ def test_code_of_the_working_tree_is_not_a_revisions(repository: Path) -> None:
     assert "imported code of the working tree: package/mine.py" in found["errors"]
 
 
+def test_in_a_hook_of_git_with_submodules_and_hooks_that_fail(repository: Path, tmp_path: Path) -> None:
+    write(repository, PLAIN.replace('if __name__ == "__main__":', "if True:"), "library.py")
+    git(tmp_path, "clone", "repository", "library")  # holds no library.py, which is not committed
+    commit(repository)
+    git(tmp_path, "-c", "protocol.file.allow=always", "-C", "library", "pull", "--quiet")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", tmp_path / "library", "its library")
+    write(repository, "import sys; sys.path.append('its library'); import library", "outer.py")
+    commit(repository)
+    write(repository, "staged, and in no commit", "staged.txt")
+    git(repository, "add", "staged.txt")
+    hook = write(repository / ".git/hooks", "#!/bin/sh\nexit 1\n", "post-checkout")
+    hook.chmod(0o755)
+    index = repository / ".git/index"
+    before = index.read_bytes()
+    run = ("--base", "HEAD", "--test", "main", f"{python()} outer.py")
+    found = ab(repository, *run, code=0, GIT_INDEX_FILE=str(index), GIT_DIR=".git")
+    assert found["verdict"] == "bitwise" and index.read_bytes() == before
+    assert git(repository / "its library", "worktree", "list").count("\n") == 1
+    assert "'HEAD~99' is no commit of" in ab(repository, "--base", "HEAD~99", "--test", *run[2:], code=2)["errors"]
+
+
 def test_two_interpreters(tmp_path: Path) -> None:
     other = tmp_path / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)

@@ -16,6 +16,9 @@ from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
+from trainparity.running.command import Command, Runner
+from trainparity.running.errors import RunError
+from trainparity.running.record import Settings, record_command
 
 
 def record(folder: Path, *command: object, twins: int = 0, steps: int = 6, **environment: str) -> Path:
@@ -114,6 +117,11 @@ def test_a_link_to_a_folder_leads_to_the_run_afterwards(tmp_path: Path) -> None:
         (tmp_path / "runs/a").symlink_to(tmp_path / "disk" / target)
         run = record(tmp_path, python(), "train.py", steps=1)
         assert run.is_symlink() and (tmp_path / "disk" / target / "run.json").exists()
+
+
+def test_a_name_that_is_no_utf_8_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is no UTF-8, and no record can hold it"), Runner() as runner:
+        record_command(runner, Command(("true", "b\udcff")), tmp_path / "a", Settings(1, 1, 0))
 
 
 def test_temporary_files_where_no_search_path_leads(tmp_path: Path) -> None:

@@ -74,12 +74,17 @@ def _record(runner: Runner, command: Command, folder: Path, settings: Settings, 
     """Run a command once and record it; return what was recorded and the exit code, 0 if we stopped it.
 
     Raises:
-        RunError: no optimizer step was recorded.
+        RunError: no optimizer step was recorded, or a name is no UTF-8.
     """
     plan = Plan(
         folder=folder.resolve(), steps=settings.steps, interval=settings.interval, twin=twin, outside=settings.outside
     )
     log = folder / "twins" / str(twin) / "output.txt" if twin else None
+    for text in (str(command), str(plan.folder)):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise RunError(f"{text!r} is no UTF-8, and no record can hold it: rename it") from None
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
     with session(plan, float64=settings.float64) as recording:

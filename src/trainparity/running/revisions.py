@@ -3,13 +3,18 @@
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
 from trainparity.scratch import scratch
+
+_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+"""Variables by which git names the repository to a hook: with its index a worktree would overwrite what is staged."""
+_SUBMODULE = "160000"
+"""Mode of a submodule in a tree."""
 
 
 class Repository:
@@ -22,7 +27,12 @@ class Repository:
 
     def commit(self, revision: str) -> str:
         """Return the commit that a revision names."""
-        return self._git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        try:
+            return self._git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        except RunError:
+            shallow = self._git("rev-parse", "--is-shallow-repository") == "true"
+            fetch = "; the clone is shallow: `git fetch --unshallow` brings the rest" if shallow else ""
+            raise RunError(f"{revision!r} is no commit of {self.top}{fetch}") from None
 
     def uncommitted(self) -> int:
         """Return the number of files with changes that no commit holds."""
@@ -32,26 +42,50 @@ class Repository:
     def checked_out(self, revisions: Sequence[str]) -> Iterator[list[Path]]:
         """Yield a worktree of each revision, in the subfolder that corresponds to the current one."""
         commits = [self.commit(revision) for revision in revisions]
+        used = list[Path]()
         try:
             with scratch() as place:
                 for number, commit in enumerate(commits):
-                    self._git("worktree", "add", "--quiet", "--detach", str(place / str(number)), commit)
+                    used += _check_out(self.top, commit, place / str(number))
                 folders = [place / str(number) / self._prefix for number in range(len(commits))]
                 for folder, revision in zip(folders, revisions, strict=True):
                     if not folder.is_dir():
                         raise RunError(f"{revision} has no folder {self._prefix}")
                 yield folders
         finally:
-            subprocess.run(["git", "worktree", "prune"], cwd=self._folder, capture_output=True, check=False)
+            for clone in {self.top, *used}:
+                with suppress(RunError):
+                    _git(clone, "worktree", "prune")
 
     def _git(self, *arguments: str) -> str:
-        try:
-            done = subprocess.run(["git", *arguments], cwd=self._folder, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise RunError("git is not installed") from None
-        if done.returncode:
-            raise RunError(f"git {arguments[0]}: {done.stderr.strip()}")
-        return done.stdout.strip()
+        return _git(self._folder, *arguments)
+
+
+def _check_out(clone: Path, commit: str, folder: Path) -> list[Path]:
+    """Make a worktree of a commit, and in it of each submodule that the working tree holds; return the clones used."""
+    _git(clone, "worktree", "add", "--quiet", "--detach", str(folder), commit)
+    used = [clone]
+    for line in _git(clone, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0"):
+        entry, _, path = line.partition("\t")
+        if entry.startswith(_SUBMODULE) and (clone / path / ".git").exists():
+            try:
+                used += _check_out(clone / path, entry.split()[2], folder / path)
+            except RunError as error:
+                raise RunError(f"submodule {path}: {error}") from None
+    return used
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Run git, without hooks; where a hook runs us, its index and folders are not those of this command."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
+    command = ["git", "-c", f"core.hooksPath={os.devnull}", *arguments]
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise RunError("git is not installed") from None
+    if done.returncode:
+        raise RunError(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
 
 
 def at(command: Command, folder: Path, links: Sequence[Path]) -> Command:
