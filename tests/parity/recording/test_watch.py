@@ -1,6 +1,7 @@
 """What the hooks see of a step, on real training steps of small models."""
 
 import copy
+import io
 from collections.abc import Iterator
 
 import pytest
@@ -293,6 +294,19 @@ def test_copies_of_a_model_that_is_recorded_are_not_looked_at(
     optimizer.step()
     seen = watch.end()
     assert int(seen["num_samples"]) == len(X) and watch.forward.outputs == ["(output)"]
+
+
+def test_a_model_that_is_recorded_can_be_saved_whole(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Scripts of old save the module itself; its pickle works where trainparity is not installed."""
+    watch.begin()
+    kept = io.BytesIO()
+    torch.save(model, kept)
+    assert b"trainparity." not in kept.getvalue().replace(b"trainparity.hook", b"")
+    kept.seek(0)
+    loaded = torch.load(kept, weights_only=False)
+    assert torch.equal(loaded(X), model(X)) and int(watch.end()["num_samples"]) == len(X)
 
 
 def test_a_vectorised_pass_is_passed_by(watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

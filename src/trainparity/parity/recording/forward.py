@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map_only
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
+from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.origins import Origins, Samples
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
@@ -75,15 +76,15 @@ class ForwardHooks:
                 # alias the gradient is seen, as what the model returns, before it is moved as this module's.
                 return self._noise(output) if exact else _alias(output)
 
-            self._handles.append(module.register_forward_hook(seen))
+            self._handles.append(module.register_forward_hook(Hook(seen)))
         # After those: a twin's noise makes another tensor of an output, which the next part is given.
         self._attach_to([module for _, module in self.modules])
 
     def _attach_to(self, called: Sequence[nn.Module]) -> None:
         """Look at what the loop gives to some modules, and gets from them."""
         for module in called:
-            self._handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._leave, with_kwargs=True, always_call=True))
+            self._handles.append(module.register_forward_pre_hook(Hook(self._enter), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
 
     def _moves_sums(self) -> bool:
         return self._noise is not None and self._looking()

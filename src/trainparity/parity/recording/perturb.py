@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format, where_float64_is
 from trainparity.parity.recording.groups import part
+from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.seeds import derived_seed
 
@@ -63,7 +64,8 @@ class OtherLayout:
     def __init__(self, module: nn.Module, active: Callable[[], bool]) -> None:
         """Attach to a layer, ahead of other hooks; `active` tells whether the pass is to be changed."""
         self._active, self._turned = active, False
-        self.handles = [module.register_forward_pre_hook(self._turn), module.register_forward_hook(self._turn_back)]
+        before, after = Hook(self._turn), Hook(self._turn_back)
+        self.handles = [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
 
     def _turn(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         self._turned = bool(inputs) and isinstance(inputs[0], Tensor) and inputs[0].ndim in _CHANNELS_LAST
