@@ -1,5 +1,8 @@
 """The ranks of the process group that a loop has set up, if any; everything on CPU tensors."""
 
+from collections.abc import Sequence
+from hashlib import blake2b
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,6 +34,21 @@ def gather_ragged(values: Tensor) -> Tensor:
     padded = torch.zeros(longest, *values.shape[1:], dtype=values.dtype)
     padded[: len(values)] = values
     return gather(padded)
+
+
+def gather_named(names: Sequence[str], values: Tensor) -> Tensor:
+    """Stack every rank's rows by their names: [R, len(names), ...], zero where another rank has no such row.
+
+    Ranks may have rows of other names, as of experts that got no token on one of them. Each gets its own rows' names.
+    """
+    keys = [int.from_bytes(blake2b(name.encode(), digest_size=7).digest()) + 1 for name in names]
+    every, found = gather_ragged(torch.tensor(keys, dtype=torch.int64)), gather_ragged(values)
+    places = [{key: place for place, key in enumerate(theirs)} for theirs in every.tolist()]
+    aligned = torch.zeros(len(places), *values.shape, dtype=values.dtype)
+    for other, (theirs, rows) in enumerate(zip(places, found, strict=True)):
+        common = [(place, theirs[key]) for place, key in enumerate(keys) if key in theirs]
+        aligned[other, [mine for mine, _ in common]] = rows[[place for _, place in common]]
+    return aligned
 
 
 def _initialised() -> bool:

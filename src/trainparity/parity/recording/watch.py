@@ -207,7 +207,7 @@ class StepWatch:
             self._groups = groups(self.model)
         first_of_groups = sorted(set(self._groups.tolist()))
         passes = seen.passes()
-        sums = ranks.gather(seen.sums())[first_of_groups].sum(0)
+        sums = ranks.gather_named(seen.names, seen.sums().transpose(0, 1))[first_of_groups].sum(0).transpose(0, 1)
         arrays["activation/sketch"] = sums[0]
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
         arrays["activation_gradient/sketch"] = sums[1] / len(first_of_groups) / (self.clipping.scale or 1.0)
