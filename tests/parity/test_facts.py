@@ -96,3 +96,28 @@ def test_an_update_rounds_as_weights_are_stored_not_as_autocast_computes() -> No
     left = trace(**autocast)
     floor = NoiseFloor(left, twins(**autocast))
     assert float(floor["update"].amax()) < 1e-4 < float(floor["gradient"].amin())
+
+
+def other_contents(value: int) -> dict[str, Any]:
+    """One sample of each step has other contents: longer padding, say."""
+    ids = torch.arange(16 * T).view(T, -1) + 1
+    ids[:, -1] += value
+    return {"sample_ids": ids, "samples": (ids**2).sum(1), "num_samples": torch.full((T,), 16)}
+
+
+def test_samples_of_other_contents_that_make_equal_gradients_are_the_same_samples() -> None:
+    content = {"layout": {"settings": {"samples": "content"}}}
+    left, right = trace(**content, **other_contents(0)), trace(parts=2, **content, **other_contents(1000))
+    sharp = NoiseFloor(left, twins(2, **content, **other_contents(0)))
+    assert judge_traces(left, right, sharp, 16.0).verdict == "equivalent"
+    found = judged({**content, **other_contents(0)}, {"parts": 2, **content, **other_contents(1000)})
+    assert (found.verdict, found.cause) == ("different", "samples")  # a floor of 2 % hides one sample of 16
+
+
+def test_ranks_that_both_runs_let_apart_in_the_same_steps_are_no_fact() -> None:
+    apart = {"ranks": 2, "rank__weight": torch.tensor([[5, 7], [5, 5], [5, 7], [5, 5]])}
+    late = {"ranks": 2, "rank__weight": torch.tensor([[5, 7], [5, 7], [5, 7], [5, 5]])}
+    found = judged(apart, apart)
+    assert found.verdict == "bitwise" and not found.ranks_agree
+    found = judged(apart, late)
+    assert (found.verdict, found.cause, found.step) == ("different", "ranks-disagree", 1)

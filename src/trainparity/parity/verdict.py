@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes import FACTS
-from trainparity.parity.causes.ranks import disagreement
+from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
@@ -78,10 +78,10 @@ def judge_traces(
         return _not_judged(names, margin, f"{names[0]} diverged: {found}")
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
-    disagreements = [row for trace in (left, right) if (row := disagreement(trace)) is not None]
+    apart = [row for row in (disagreement(left, right),) if row is not None]
     same_bits = _same_bits(left, right, KINDS)
     facts = [] if same_bits else _rows_of_facts(left, right, floor, margin)
-    training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + disagreements + facts
+    training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + apart + facts
     rows = training or _rows((off["buffer"] > margin).any(1))
     verdict = Verdict(
         left=names[0],
@@ -93,7 +93,7 @@ def judge_traces(
         calibrated=floor.calibrated,
         steps_compared=len(left.layout.steps),
         worst=worst,
-        ranks_agree=not disagreements,
+        ranks_agree=agree(left) and agree(right),
         environment=differing(left.layout.environment, right.layout.environment, names),
     )
     if rows:

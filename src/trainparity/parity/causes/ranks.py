@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.difference import Difference
@@ -75,10 +76,12 @@ def never_reduced(difference: Difference) -> Finding | None:
 
 
 def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
-    """Yield the runs whose ranks disagree at the step or before, with the first such row."""
+    """Yield the run whose ranks alone disagree, at the step or before, with the first such row."""
+    row = disagreement(difference.left, difference.right)
+    if row is None or row > difference.row:
+        return
     for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
-        row = disagreement(trace)
-        if row is not None and row <= difference.row:
+        if _disagree(trace)[row]:
             yield side, trace, row
 
 
@@ -96,8 +99,21 @@ def _evidence(side: str, trace: Trace, row: int) -> Evidence:
     }
 
 
-def disagreement(trace: Trace) -> int | None:
-    """Return the first traced row after which a run's ranks did not hold the same parameters."""
+def disagreement(left: Trace, right: Trace) -> int | None:
+    """Return the first traced row after which the ranks of one run alone did not hold the same parameters.
+
+    Where those of both do, in the same steps, it is meant: ranks that average their weights every so many steps.
+    """
+    alone = (_disagree(left) != _disagree(right)).nonzero()
+    return int(alone[0]) if len(alone) else None
+
+
+def agree(trace: Trace) -> bool:
+    """Tell whether a run's ranks held the same parameters after each traced step."""
+    return not bool(_disagree(trace).any())
+
+
+def _disagree(trace: Trace) -> Tensor:
+    """Return the rows after which a run's ranks did not hold the same parameters, as a mask."""
     digests = trace.arrays["rank/weight"]
-    bad = (digests != digests[:, :1]).any(1).nonzero()
-    return int(bad[0]) if len(bad) else None
+    return (digests != digests[:, :1]).any(1)
