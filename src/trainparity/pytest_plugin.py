@@ -1,6 +1,5 @@
 """A pytest plugin: the fixture `parity`, whose verdicts are properties of the JUnit report."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,8 @@ if TYPE_CHECKING:  # torch is imported when a test uses the fixture
 class Parity:
     """Holds trainings against each other and notes the verdict in the test's report."""
 
-    def __init__(self, folder: Path, record_property: Callable[[str, object], None]) -> None:
-        self._folder, self._record_property = folder, record_property
+    def __init__(self, folder: Path, properties: list[tuple[str, object]]) -> None:
+        self._folder, self._properties = folder, properties
         self._count = 0
 
     def assert_same_training(self, reference: "Training", other: "Training", **options: Any) -> "Verdict":
@@ -34,10 +33,11 @@ class Parity:
     def _note(self, verdict: "Verdict") -> None:
         for name in ("verdict", "cause", "distance_over_floor"):
             if (value := getattr(verdict, name)) is not None:
-                self._record_property(f"trainparity.{name}", value)
+                self._properties.append((f"trainparity.{name}", value))
 
 
 @pytest.fixture
-def parity(tmp_path: Path, record_property: Callable[[str, object], None]) -> Parity:
+def parity(tmp_path: Path, request: pytest.FixtureRequest) -> Parity:
     """Compare trainings: `parity.assert_same_training(reference, other)`."""
-    return Parity(tmp_path, record_property)
+    # The fixture `record_property` does the same, and warns of the report's default format: an error under `-W error`.
+    return Parity(tmp_path, request.node.user_properties)

@@ -68,9 +68,10 @@ def test_other(parity):
 
 def test_the_junit_report_has_verdict_and_cause(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(PROJECT)
-    command = [sys.executable, "-m", "pytest", *PLUGIN, str(tmp_path), "--junitxml", str(tmp_path / "out.xml"), "-q"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout
+    command = [sys.executable, "-m", "pytest", *PLUGIN, str(tmp_path), "--junitxml", str(tmp_path / "out.xml")]
+    # PytestWarning is an error: many projects set `filterwarnings = error`.
+    done = subprocess.run([*command, "-qW", "error::pytest.PytestWarning"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
     found = {
         case.get("name"): {p.get("name"): p.get("value") for p in case.iter("property")}
         for case in ElementTree.parse(tmp_path / "out.xml").iter("testcase")

@@ -36,9 +36,14 @@ def watch() -> None:
         if not session.is_dir():  # the command has ended, and left this process behind
             return
         (session / "torch").touch()
-        from trainparity.attach.process import Process
+        try:
+            from trainparity.attach.process import Process
 
-        Process(session).wait_for(module)
+            process = Process(session)
+        except ImportError as error:  # an interpreter without what trainparity needs
+            (session / f"failed-{os.getpid()}").write_text(f"{error}; install trainparity there", encoding="utf-8")
+            raise SystemExit(2) from None
+        process.wait_for(module)
 
     if (session / FLOAT64).exists():
         _after_import("torch", lambda module: _in_float64())
