@@ -142,7 +142,10 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
         ({}, {"gradients": scaled(0.6)}),
-        (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK}),
+        (
+            COARSE,
+            {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK, "rank__loss": ones(T, 1, value=1.5)},
+        ),
     ],
     "batch-coupled-loss": [
         (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
@@ -164,6 +167,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
         ({}, {"gradients": decayed, "rank__micro": ones(T, 1, 1, 256)}),
         (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
+        (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 0.9 * GIVEN_BACK}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
     ],

@@ -108,6 +108,7 @@ def trace(
             "rank/missing": torch.zeros(ranks, len(SHAPES), dtype=torch.bool),
             "rank/random_state": torch.full((ranks,), step), "rank/drew": torch.zeros(ranks, dtype=torch.int64),
             "rank/backwards": torch.full((ranks,), parts), "rank/reached": torch.full((ranks,), parts),
+            "rank/loss": torch.ones(ranks, dtype=torch.float64),
             "rank/held": torch.tensor([[0.0] + [1.0] * (parts - 1)] * ranks, dtype=torch.float64),
             "rank/micro": micro.expand(ranks, -1, -1).clone(),
             "rank/total": micro_sketch(flat).expand(ranks, -1).clone(),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainparity import record
-from trainparity.parity.recording.loss import coupling
+from trainparity.parity.recording.loss import look
 from trainparity.parity.recording.trace import Trace
 
 Loss = Callable[[Tensor], Tensor]
@@ -68,13 +68,14 @@ SEPARABLE: dict[str, Loss] = {
 @pytest.mark.parametrize("name", COUPLED)
 def test_a_loss_that_is_no_sum_over_samples_is_coupled(name: str) -> None:
     outputs = torch.nn.Linear(4, 3)(IMAGES)
-    assert coupling([COUPLED[name](outputs)], [outputs])
+    assert look([COUPLED[name](outputs)], {outputs.grad_fn}).coupled_by
 
 
 @pytest.mark.parametrize("name", SEPARABLE)
 def test_a_sum_over_samples_is_not(name: str) -> None:
     outputs = torch.nn.Linear(4, 3)(IMAGES)
-    assert coupling([SEPARABLE[name](outputs)], [outputs]) == ""
+    loss = SEPARABLE[name](outputs)
+    assert look([loss], {outputs.grad_fn}) == ([loss], "")
 
 
 @pytest.mark.parametrize(("name", "operation"), [("contrast", "MmBackward0"), ("squares", "")])
@@ -85,3 +86,28 @@ def test_a_trace_says_by_what_its_loss_couples_samples(name: str, operation: str
         (COUPLED | SEPARABLE)[name](model(IMAGES)).backward()
         optimizer.step()
     assert Trace.load(tmp_path).layout.loss_coupled_by == operation
+
+
+def test_a_step_has_the_sum_of_its_losses_without_those_of_other_models(tmp_path: Path) -> None:
+    model, other = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with record(model, optimizer, tmp_path):
+        for _ in range(2):
+            losses = [squares(model(IMAGES)) / 2 for _ in range(2)]
+            for loss in losses:
+                scaler.scale(loss).backward()
+            squares(other(IMAGES)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    seen = Trace.load(tmp_path).arrays["rank/loss"][0]
+    assert seen.tolist() == pytest.approx([float(sum(losses).detach())])
+
+
+def test_no_loss_is_seen_where_gradients_are_set_by_hand(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with record(model, optimizer, tmp_path):
+        model.weight.grad, model.bias.grad = torch.autograd.grad(squares(model(IMAGES)), list(model.parameters()))
+        optimizer.step()
+    assert Trace.load(tmp_path).arrays["rank/loss"].isnan().all()

@@ -5,7 +5,7 @@ from torch import Tensor
 from trainparity.parity.causes.batchnorm import rows_per_pass, sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, same_cut, same_start
+from trainparity.parity.causes.passes import adds_up, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
@@ -48,9 +48,11 @@ def scaled(difference: Difference) -> Finding | None:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
+    counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
+    if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
+        return False
     if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in _both(difference)):
         return True
-    counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
     if not is_coarse(difference.left.layout):
         # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
         other = bool(set(chain.judged) & set(chain.backward)) or _all_zero(difference)
@@ -83,6 +85,8 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     """The gradient of equal outputs is the reference's times one number, which rounding hides further back."""
     chain = difference.chain
     if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
+        return None
+    if other_loss(difference, chain.factor) and not _guess(difference, chain.factor):
         return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "

@@ -26,6 +26,21 @@ def same_cut(difference: Difference) -> bool:
     return left == right
 
 
+def other_loss(difference: Difference, factor: float) -> bool:
+    """Tell whether the loss differs by another factor than the gradient does: it is not scaled, but another.
+
+    Near equal outputs, as a new model's, other losses have nearly multiples of one gradient: smoothed labels do.
+    """
+    values = difference.pair("rank/loss")
+    if values is None or not all(value.isfinite().all() and value.mean() for value in values):
+        return False
+    return abs(float(values[1].mean() / values[0].mean()) / factor - 1) > _SAME_FACTOR
+
+
+_SAME_FACTOR = 0.05
+"""How far the factor of the loss may be from that of the gradient."""
+
+
 def _outputs_agree(difference: Difference) -> bool:
     """Tell whether the model returns the same from the same start, and the gradient by what it returns is recorded."""
     chain = difference.chain
@@ -102,7 +117,7 @@ def _other_modules(difference: Difference) -> list[str]:
     "loss-or-targets",
     "loss",
     proof="weights, samples and all outputs of the model agree, and the gradient of the loss by them does not, "
-    "not even up to one factor",
+    "not even up to one factor, or, in a coarse format, up to one that the loss itself does not differ by",
     advice="compare the targets (shifted, shuffled, encoded otherwise) and the loss function (softmax before a loss "
     "that has its own, reduction, weights, label smoothing)",
 )
@@ -114,6 +129,8 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     off = [name for name in chain.judged if name in chain.backward]
     if difference.passes_part and not chain.touched:
         off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
+    if is_coarse(difference.left.layout) and other_loss(difference, chain.factor) and not chain.touched:
+        off += [name for name in chain.given_otherwise if name not in off]
     off += [name for name in chain.outputs if name in chain.one_sided]
     if not off:
         return None

@@ -21,7 +21,7 @@ _SHAPES = {
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
-    "rank/reached": "TR",
+    "rank/reached": "TR", "rank/loss": "TR",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",

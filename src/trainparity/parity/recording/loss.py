@@ -1,8 +1,10 @@
-"""Whether a loss couples samples: it is no sum of a term for each, so another cut of the batch makes another loss."""
+"""What is seen of a loss where backward begins: its value, and whether it is no sum of a term for each sample."""
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept
@@ -35,47 +37,72 @@ class LossHooks(intercept.Listener):
     def __init__(self, returned: Callable[[], Iterable[Tensor]]) -> None:
         """`returned` tells what the model has returned in this micro-batch."""
         self._returned = returned
-        self.active = False
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
+        self.begin()
+        self.end()
         intercept.listen(self)
 
     def close(self) -> None:
         """Listen no more."""
         intercept.forget(self)
 
+    def begin(self) -> None:
+        """Look at a new step."""
+        self.active = True
+        self.value = torch.nan
+        """The sum of the step's losses as backward passes begin from them; NaN where none was seen."""
+
+    def end(self) -> None:
+        """Look no more, and hold no graph."""
+        self.active = False
+        self._ends: set[Any] = set()
+        """What made the model's outputs of this step: several passes may come before their backward passes."""
+
     def backward(self, roots: Iterable[Tensor]) -> None:
         """Look at what a backward pass is about to begin from."""
-        if self.active and not self.coupled_by:
-            self.coupled_by = coupling(roots, self._returned())
+        if not self.active:
+            return
+        self._ends |= {tensor.grad_fn for tensor in self._returned() if tensor.grad_fn is not None}
+        seen = look(roots, self._ends)
+        self.coupled_by = self.coupled_by or seen.coupled_by
+        for loss in seen.losses:
+            value = float(loss.detach().sum())
+            self.value = value if math.isnan(self.value) else self.value + value
+
+
+class Seen(NamedTuple):
+    """What the autograd graph of a loss shows."""
+
+    losses: list[Tensor]
+    """Those that are made of what the model returned."""
+    coupled_by: str
+    """The first operation found that couples the samples of a pass; empty: none."""
 
 
 _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
 """Operations that couple what lies along a dimension of theirs."""
 
 
-def coupling(roots: Iterable[Tensor], outputs: Iterable[Tensor]) -> str:
-    """Return an operation by which a loss couples the samples of a pass; empty if none was found.
+def look(roots: Iterable[Tensor], ends: set[Any]) -> Seen:
+    """Walk the autograd graph from a loss to what the model returned.
 
-    The autograd graph is walked from the loss to what the model returned. A product of two factors that are both made
-    of it couples its rows, as in a contrastive loss; so does a curved function of one number that is summed over the
-    batch, as the root of a mean squared error, or a quotient of such sums.
+    A product of two factors that are both made of that couples its rows, as in a contrastive loss; so does a curved
+    function of one number that is summed over the batch, as the root of a mean square, or a quotient of such sums.
 
     Args:
         roots: What `backward` is called for.
-        outputs: What the model returned.
+        ends: What made the tensors that the model returned, their `grad_fn`.
     """
-    ends = {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}
-    nodes = [tensor.grad_fn for tensor in roots if tensor.grad_fn is not None]
-    order = _outermost_last(nodes, ends)
-    made_of_outputs = set(ends)
-    for node in order:
+    begins = [tensor for tensor in roots if tensor.grad_fn is not None]
+    made_of_outputs, coupled_by = set(ends), ""
+    for node in _outermost_last([tensor.grad_fn for tensor in begins], ends):
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
             made_of_outputs.add(node)
-            if _couples(node, factors):
-                return str(node.name())
-    return ""
+            if not coupled_by and _couples(node, factors):
+                coupled_by = str(node.name())
+    return Seen([tensor for tensor in begins if tensor.grad_fn in made_of_outputs], coupled_by)
 
 
 def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:

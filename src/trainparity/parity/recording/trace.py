@@ -23,7 +23,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[6] = 6
+    version: Literal[7] = 7
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -98,7 +98,8 @@ class Trace:
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
     - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
       [T, R, n]: number of samples of each forward pass; `rank/reached` [T, R]: how many of these passes a backward pass
-      came through; `rank/samples` [T, R, n]: which samples, in their order, plus one (0 fills up);
+      came through; `rank/loss` [T, R]: the sum of the losses that these began from, without the loss scale, NaN where
+      none was seen; `rank/samples` [T, R, n]: which samples, in their order, plus one (0 fills up);
       `rank/random_state`, `rank/drew` [T, R]: generators before the first
       pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
       before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each

@@ -86,13 +86,14 @@ class StepWatch:
             expected: The samples of each micro-batch, where the loop knows them.
             noise: A twin's, for what modules return and the gradients of it.
         """
-        self._active = self.forward.active = self._backward.active = self._loss.active = True
+        self._active = self.forward.active = self._backward.active = True
         self.forward.begin(expected, noise)
         self._backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
         self._evaluations = 0
         self.clipping.begin()
+        self._loss.begin()
 
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
@@ -111,8 +112,12 @@ class StepWatch:
         self._read_forward()
         self._read_backward()
         arrays |= self.clipping.read()
+        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
+        loss = self._loss.value / (self.clipping.scale or 1.0)
+        arrays["rank/loss"] = ranks.gather(torch.tensor(loss, dtype=torch.float64))
         self._active = self.forward.active = self._backward.active = False
-        self._loss.active = self.clipping.active = False
+        self.clipping.active = False
+        self._loss.end()
         return arrays
 
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
