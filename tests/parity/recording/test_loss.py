@@ -104,6 +104,15 @@ def test_a_step_has_the_sum_of_its_losses_without_those_of_other_models(tmp_path
     assert seen.tolist() == pytest.approx([float(sum(losses).detach())])
 
 
+def test_the_value_of_a_loss_is_not_known_where_the_loop_weighs_it(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with record(model, optimizer, tmp_path):
+        squares(model(IMAGES)).backward(torch.tensor(0.5))
+        optimizer.step()
+    assert Trace.load(tmp_path).arrays["rank/loss"].isnan().all()
+
+
 def test_no_loss_is_seen_where_gradients_are_set_by_hand(tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -11,8 +11,8 @@ from torch.nn.utils import clip_grad
 class Listener:
     """What is told of the calls, before they take effect; it overrides what it wants to know."""
 
-    def backward(self, roots: Sequence[Tensor]) -> None:
-        """A backward pass begins, from these tensors."""
+    def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
+        """A backward pass begins, from these tensors; `given`: with gradients of them that the loop hands over."""
 
     def clipping(self, max_norm: float, total_norm: Tensor) -> None:
         """Gradients are about to be scaled down to a norm."""
@@ -68,11 +68,12 @@ def _replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callabl
 
 
 def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
-    def backward(tensors: Tensor | Sequence[Tensor], *rest: Any, **keywords: Any) -> Any:
+    def backward(tensors: Tensor | Sequence[Tensor], grad_tensors: Any = None, *rest: Any, **keywords: Any) -> Any:
         roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
         for listener in _listeners:
-            listener.backward([root for root in roots if isinstance(root, Tensor)])
-        return original(roots, *rest, **keywords)
+            seen = [root for root in roots if isinstance(root, Tensor)]
+            listener.backward(seen, given=grad_tensors is not None)
+        return original(roots, grad_tensors, *rest, **keywords)
 
     return backward
 

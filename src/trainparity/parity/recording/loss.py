@@ -1,13 +1,13 @@
 """What is seen of a loss where backward begins: its value, and whether it is no sum of a term for each sample."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept
+from trainparity.parity.recording.kinds import is_dtensor
 
 _MOST_NODES = 20_000
 """Operations of a loss that are looked at; one with more is taken for uncoupled."""
@@ -50,8 +50,7 @@ class LossHooks(intercept.Listener):
     def begin(self) -> None:
         """Look at a new step."""
         self.active = True
-        self.value = torch.nan
-        """The sum of the step's losses as backward passes begin from them; NaN where none was seen."""
+        self._values: list[float] = []
 
     def end(self) -> None:
         """Look no more, and hold no graph."""
@@ -59,16 +58,20 @@ class LossHooks(intercept.Listener):
         self._ends: set[Any] = set()
         """What made the model's outputs of this step: several passes may come before their backward passes."""
 
-    def backward(self, roots: Iterable[Tensor]) -> None:
+    @property
+    def value(self) -> float:
+        """The sum of the step's losses as backward passes begin from them; NaN where one is not known, or none."""
+        return sum(self._values) if self._values else math.nan
+
+    def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """Look at what a backward pass is about to begin from."""
         if not self.active:
             return
         self._ends |= {tensor.grad_fn for tensor in self._returned() if tensor.grad_fn is not None}
         seen = look(roots, self._ends)
         self.coupled_by = self.coupled_by or seen.coupled_by
-        for loss in seen.losses:
-            value = float(loss.detach().sum())
-            self.value = value if math.isnan(self.value) else self.value + value
+        whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
+        self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
 
 
 class Seen(NamedTuple):
