@@ -210,6 +210,11 @@ def test_every_mistake_has_a_line() -> None:
     assert len(message(change).splitlines()) == 2
 
 
+LAUGHS = "a0: &a0 {{" + ", ".join(f"k{n}: 1" for n in range(10)) + "}}\n"
+LAUGHS += "".join(f"a{n}: &a{n} {{0}}{', '.join([f'*a{n - 1}'] * 10)}{{1}}\n" for n in range(1, 10))
+"""Ten lines of aliases to aliases, which stand for ten billion values; `{0}` and `{1}` put a line into brackets."""
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -217,6 +222,15 @@ def test_every_mistake_has_a_line() -> None:
         ("train: {}\ntrain: {}", "key 'train' is given twice"),
         ("a: 2001-99-99", "p.yaml: not YAML"),
         ("a: !!python/object/apply:os.getcwd []", "p.yaml: not YAML"),
+        ("a: &a [*a]", "p.yaml: its aliases stand for more than 100,000 values, or for themselves"),
+        ("a: &a {b: *a}", "p.yaml: its aliases stand for more than"),
+        (LAUGHS.format(*"[]"), "p.yaml: its aliases stand for more than"),
+        (LAUGHS.format("{<<: [", "]}"), "too many keys are merged"),
+        ("configs: {on: {}}", "p.yaml: configs.1: this key is True in YAML, and no text: put it into quotes"),
+        ("1: 2", "p.yaml: 1: this key is 1 in YAML, and no text: put it into quotes"),
+        (r'"\e[2J": 1', r"p.yaml: \x1b[2J: unknown key"),
+        ("\n".join(f"key-{number}: 1" for number in range(999)), "p.yaml: and "),
+        (f"configs: {{{'x' * 101}: {{}}}}", "string should have at most 100 characters"),
         ("- 1", "p.yaml: must be a mapping with the keys scale, scales, parallel"),
         (None, "p.yaml: no such file"),
     ],
@@ -229,8 +243,12 @@ def test_a_file_that_is_no_params_file_is_named(tmp_path: Path, text: str | None
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("5e-5", 5e-5), ("1E3", 1000.0), ("-2.5e+1", -25.0), ("1e", "1e"), ("12", 12)]
-)
+    ("text", "value"),
+    [
+        ("5e-5", 5e-5), ("1E3", 1000.0), ("-2.5e+1", -25.0), ("1e", "1e"), ("12", 12), ("017", "017"), ("1:30", "1:30"),
+        ("1:30.5", "1:30.5"), ("1_000", 1000), ("0x1F", 31), ("0o17", 15), (".5", 0.5),
+    ],
+)  # fmt: skip
 def test_numbers_are_read_as_dvc_writes_them(tmp_path: Path, text: str, value: object) -> None:
     (tmp_path / "p.yaml").write_text(f"a: {text}")
     assert read_yaml(tmp_path / "p.yaml") == {"a": value}

@@ -1,7 +1,9 @@
 """YAML files against typed sections: every mistake is named by file, key, value and what is allowed."""
 
 import difflib
+import math
 import re
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -29,32 +31,73 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 class _Yaml(yaml.SafeLoader):
-    """Safe YAML as DVC reads it: `5e-5` is a number (YAML 1.2), and a key given twice is a mistake."""
+    """Safe YAML whose numbers are YAML 1.2's, as DVC reads them, and in which a key given twice is a mistake."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if key.value != "<<"]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", node.start_mark)
+        seen = set[str]()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_VALUES:
+            raise yaml.constructor.ConstructorError(None, None, "too many keys are merged", node.start_mark)
 
-_Yaml.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+
+_MOST_VALUES = 100_000
+"""Of one file, with its aliases written out; a few lines of aliases to aliases can stand for billions."""
+
+_NUMBERS = {
+    "int": r"[-+]?(0|[1-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)",
+    "float": r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+}
+"""YAML 1.1, which PyYAML reads, has 5e-5 for a text, 1:30 for 90 and 017 for 15."""
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in rules if tag.rpartition(":")[2] not in _NUMBERS]
+    for first, rules in _Yaml.yaml_implicit_resolvers.items()
+}
+for _name, _form in _NUMBERS.items():
+    _Yaml.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^({_form})$"), list("-+.0123456789"))
 
 
 def read_yaml(path: Path) -> Any:
     """Return the parsed content of a YAML file; a `ParamsError` names the file and the place of a mistake."""
     try:
-        # _Yaml is a SafeLoader: it makes plain values only.
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Yaml)
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise ParamsError(f"{path}: no such file") from None
-    except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99, or no UTF-8, is a ValueError
+    except UnicodeDecodeError as error:
         raise ParamsError(f"{path}: not YAML: {error}") from None
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Return the content of a YAML text, which a `ParamsError` calls by `name`."""
+    try:
+        content = yaml.load(text, Loader=_Yaml)  # a SafeLoader: it makes plain values only
+        values = _values(content, {})
+    except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99 is a ValueError
+        raise ParamsError(f"{name}: not YAML: {error}") from None
     except RecursionError:
-        raise ParamsError(f"{path}: nested too deeply to be read") from None
+        raise ParamsError(f"{name}: nested too deeply to be read") from None
+    if values > _MOST_VALUES:
+        raise ParamsError(f"{name}: its aliases stand for more than {_MOST_VALUES:,} values, or for themselves")
+    return content
+
+
+def _values(content: Any, known: dict[int, float]) -> float:
+    """Return how many values a content has with every alias written out; infinity if one stands for itself."""
+    if not isinstance(content, dict | list):
+        return 1
+    if id(content) not in known:
+        known[id(content)] = math.inf
+        parts = content.values() if isinstance(content, dict) else content
+        known[id(content)] = 1 + sum(_values(part, known) for part in parts)
+    return known[id(content)]
 
 
 def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[str] = ()) -> SectionT:
@@ -66,7 +109,11 @@ def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[s
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ParamsError("\n".join(_line(model, mistake, path, prefix) for mistake in error.errors())) from None
+        mistakes = error.errors()
+        lines = [_line(model, mistake, path, prefix) for mistake in mistakes[:_MOST_LINES]]
+        if left := mistakes[_MOST_LINES:]:
+            lines.append(f"{path}: and {len(left):,} mistakes more")
+        raise ParamsError("\n".join(lines)) from None
 
 
 def not_one_of(value: object, allowed: Sequence[str]) -> str:
@@ -93,6 +140,7 @@ def mistake(text: str, *keys: str) -> PydanticCustomError:
 def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Sequence[str]) -> str:
     """Write one mistake as `file: key.path: what is wrong and what is allowed`."""
     context = mistake.get("ctx", {})
+    is_key = mistake["loc"][-1:] == ("[key]",)
     keys = [str(key) for key in mistake["loc"] if key != "[key]"]
     if "dataset" in keys[:1] and len(keys) > 1:
         del keys[1]  # pydantic puts the dataset's name there, which is no key of the file
@@ -113,9 +161,17 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
             text = "missing; it has no default"
         case "mistake":
             text = context["text"]
+        case "string_type" | "invalid_key" if is_key or mistake["type"] == "invalid_key":
+            text = f"this key is {_SHORT.repr(value)} in YAML, and no text: put it into quotes"
         case _:
-            text = f"{value!r}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}"
-    return f"{path}: {'.'.join(keys)}: {text}"
+            text = f"{_SHORT.repr(value)}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}"
+    place = ".".join(key if key.isprintable() else repr(key)[1:-1] for key in keys)
+    return f"{path}: {place}: {text}"
+
+
+_MOST_LINES = 50
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
 
 
 def _fields_beside(model: Any, location: Sequence[int | str]) -> list[str]:

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainparity import workloads
 from trainparity.checking.candidates import name, parse
 from trainparity.params import Configuration, Params
 from trainparity.params import parse as parse_params
-from trainparity.validation import ParamsError
+from trainparity.validation import ParamsError, parse_yaml
 
 _HERE = Path("check")
 """Named in errors in place of params.yaml."""
@@ -65,10 +63,7 @@ def assemble(
 def _yaml(option: str, text: Mapping[str, Any] | str) -> Any:
     if not isinstance(text, str):
         return dict(text)
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{option} {text}: not YAML: {' '.join(str(error).split())}") from None
+    content = parse_yaml(text, f"{option} {text}")
     if not isinstance(content, dict):
         raise ParamsError(f"{option} {text}: must be a mapping such as {{name: value}}")
     return content

@@ -11,7 +11,7 @@ Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16"]
 DeviceKind = Literal["cpu", "mps", "cuda"]
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
 """A configuration's or pair's name: lower-case words joined by hyphens, as it names folders and DVC stages."""
 
 
