@@ -170,6 +170,8 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 0.9 * GIVEN_BACK}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
+        ({}, {"weights": (-1.0,)}),
+        ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),
     ],
     "backward": [
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),

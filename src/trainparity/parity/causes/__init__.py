@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     unmoved.frozen_parameter,
     by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic.
+    loss.turned,
     loss.scaled,
     loss.scaled_at_the_outputs,
     loss.batch_coupled,
@@ -66,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     optimizer.moved_otherwise,
     penalties.weights_penalised,
     penalties.gradients_penalised,
+    passes.other_value,
     passes.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,

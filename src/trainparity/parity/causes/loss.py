@@ -22,7 +22,12 @@ from trainparity.records.numbers import exact, number
 def scaled(difference: Difference) -> Finding | None:
     """The whole gradient is the reference's times one number: a missing or another division of the loss."""
     factor, rest = difference.scale
-    if difference.stage != "gradient" or rest > _tolerance(difference) or abs(factor - 1) <= _tolerance(difference):
+    if (
+        factor < 0
+        or difference.stage != "gradient"
+        or rest > _tolerance(difference)
+        or abs(factor - 1) <= _tolerance(difference)
+    ):
         return None
     if not _seen_at_the_outputs(difference, factor):
         return None
@@ -42,6 +47,24 @@ def scaled(difference: Difference) -> Finding | None:
         f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every parameter"
         f"{_guess(difference, factor)}",
         evidence,
+    )
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="the gradient is the reference's times a negative number, in every parameter",
+    advice="look for the sign of the loss: a score that is to grow is minimised, or a loss is maximised",
+)
+def turned(difference: Difference) -> Finding | None:
+    """The whole gradient points the other way: the loss has the other sign."""
+    factor, rest = difference.scale
+    if factor >= 0 or difference.stage != "gradient" or rest > _tolerance(difference):
+        return None
+    return Finding(
+        f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every "
+        "parameter: the loss has the other sign",
+        {"factor": factor, "left_over": rest},
     )
 
 

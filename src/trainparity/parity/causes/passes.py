@@ -10,6 +10,7 @@ from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import INPUT, OUTPUT
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import exact
 
 
 def same_start(difference: Difference) -> bool:
@@ -155,6 +156,35 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         f"the model returns the same for the same samples in both runs, and in {difference.runs[1]} the gradient of "
         f"the loss by it is another one: another loss function, or other targets{also}",
         evidence,
+    )
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="outputs of the model agree, and the gradient of the loss by them, and the loss has another value: a term of "
+    "it takes what lies inside of the model",
+    advice="compare the terms of the loss that the model itself makes, or that take what parts of it return: auxiliary "
+    "losses, a codebook's, an entropy, and their weights",
+)
+def other_value(difference: Difference) -> Finding | None:
+    """A term of the loss that is made of inner activations weighs otherwise, or is another one."""
+    chain, losses = difference.chain, difference.pair("rank/loss")
+    if not _outputs_agree(difference) or set(chain.judged) & set(chain.backward) or losses is None:
+        return None
+    values = [float(loss.mean()) for loss in losses]
+    if not any(values):
+        return None
+    noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
+    apart = abs(values[1] - values[0]) / max(map(abs, values))
+    if not apart > noise + 16 * difference.left.layout.stored_roundoff:
+        return None
+    off = [name for name in chain.backward if not name.startswith(INPUT)]
+    return Finding(
+        f"the model returns the same in both runs, and the loss is {exact(values[0])} in {difference.runs[0]} and "
+        f"{exact(values[1])} in {difference.runs[1]}: a term of it takes what lies inside of the model"
+        + (f", first what {off[-1]} returns" if off else ""),
+        {"loss": values, "modules": off, "equal": [*_EQUAL, "gradients of the outputs"]},
     )
 
 
