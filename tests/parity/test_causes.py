@@ -209,7 +209,9 @@ MISSED: dict[str, Pair] = {
     "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
     "frozen-parameter": ({}, {"gradients": scaled(0.5, "a.bias")}),
     "loss-normalisation": ({}, {"gradients": OFF}),
-    "batch-coupled-loss": (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),
+    "batch-coupled-loss": (
+        {**COUPLED, "parts": 2}, {**COUPLED, "ranks": 2, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)},
+    ),
     "batchnorm-statistics": ({}, {"parts": 2, "gradients": OFF, "activations": {"a": 0.1, "norm": 0.1}}),
     "randomness": (
         DREW, {"gradients": OFF, "activations": {"b": 0.1}, **DREW},

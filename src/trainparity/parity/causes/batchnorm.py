@@ -44,6 +44,6 @@ def rows_per_pass(trace: Trace, row: int) -> list[list[int]]:
 
 
 def sizes(rows: list[list[int]]) -> str:
-    """Say of how many samples passes are."""
-    found = sorted({value for rank in rows for value in rank})
+    """Say of how many samples passes are, by pass and rank; zeros fill up."""
+    found = sorted({value for rank in rows for value in rank if value})
     return " or ".join(map(str, found)) or "unknown"

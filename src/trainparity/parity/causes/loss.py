@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from trainparity.parity.causes.batchnorm import rows_per_pass, sizes
+from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import adds_up, other_loss, same_cut, same_start
@@ -171,11 +171,13 @@ def batch_coupled(difference: Difference) -> Finding | None:
     """A loss that is no sum over samples, as a contrastive one, is made of other passes."""
     coupled = [trace.layout.loss_coupled_by for trace in _both(difference)]
     chain = difference.chain
-    if not all(coupled) or not same_start(difference) or same_cut(difference) or not chain.outputs_agree:
+    if not all(coupled) or not same_start(difference) or not chain.outputs_agree:
         return None
     if chain.judged and not chain.given_otherwise:
         return None
-    passes = [sizes(rows_per_pass(trace, difference.row)) for trace in _both(difference)]
+    passes = [sizes(trace.arrays["rank/rows"][difference.row].tolist()) for trace in _both(difference)]
+    if passes[0] == passes[1]:  # over ranks in one run and one after the other in the other, for one
+        return None
     return Finding(
         f"the loss couples the samples of a pass ({coupled[1]}), and a pass has {passes[1]} samples in "
         f"{difference.runs[1]} and {passes[0]} in {difference.runs[0]}",
