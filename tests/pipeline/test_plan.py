@@ -114,6 +114,34 @@ def test_a_users_workload_and_what_it_imports_are_in_the_plans_that_train_it(
     assert "mine.py" not in first["compare"].files
 
 
+def test_what_a_dataset_is_read_from_is_in_the_plan_that_prepares_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos, elsewhere = tmp_path / "photos", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (photos / "cats").mkdir(parents=True)
+    (photos / "dogs").symlink_to(elsewhere)
+    (photos / "cats/around").symlink_to(photos)
+    image, linked = photos / "cats/1.png", elsewhere / "2.png"
+    image.write_bytes(b"1")
+    linked.write_bytes(b"2")
+    for dataset in ({"name": "imagefolder", "path": "photos"}, {"name": "own", "files": ["photos", "missing"]}):
+        content = changed("dataset", value=dataset)
+        first = planned(content)
+        for edited in (image, linked):
+            before = edited.read_bytes()
+            edited.write_bytes(before + b"more")
+            assert {name for name, plan in planned(content).items() if plan != first[name]} == {"prepare"}
+            edited.write_bytes(before)
+        (photos / ".ipynb_checkpoints").mkdir(exist_ok=True)
+        (photos / ".ipynb_checkpoints/1.png").write_bytes(b"1")
+        assert planned(content) == first
+        image.rename(photos / "cats/3.png")
+        assert planned(content)["prepare"].files["photos"] != first["prepare"].files["photos"]
+        (photos / "cats/3.png").rename(image)
+
+
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.parent.name)
 def test_a_pipeline_lists_no_code_and_no_configuration(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -7,7 +7,14 @@ from pydantic import Field
 from trainparity.validation import Section
 
 
-class Digits(Section):
+class _Dataset(Section):
+    @property
+    def files_read(self) -> list[str]:
+        """Files and folders of the user that it is read from."""
+        return []
+
+
+class Digits(_Dataset):
     """scikit-learn's bundled 8x8 scans of handwritten digits: 1797 samples, ten classes, no network."""
 
     name: Literal["digits"]
@@ -17,7 +24,7 @@ class Digits(Section):
     """Keep the first so many samples; null keeps all."""
 
 
-class Photographs(Section):
+class Photographs(_Dataset):
     """scikit-learn's two bundled photographs, 427 x 640 in colour, cut into square tiles; no network."""
 
     name: Literal["photographs"]
@@ -29,7 +36,7 @@ class Photographs(Section):
     """Keep the first so many samples; null keeps all."""
 
 
-class Downloaded(Section):
+class Downloaded(_Dataset):
     """MNIST or CIFAR-10, fetched once with checksums."""
 
     name: Literal["mnist", "cifar10"]
@@ -39,7 +46,7 @@ class Downloaded(Section):
     """Keep the first so many samples; null keeps all."""
 
 
-class ImageFolder(Section):
+class ImageFolder(_Dataset):
     """One's own images: path/<class>/<image>."""
 
     name: Literal["imagefolder"]
@@ -51,8 +58,13 @@ class ImageFolder(Section):
     limit: int | None = Field(default=None, ge=1)
     """Keep the first so many samples; null keeps all."""
 
+    @property
+    def files_read(self) -> list[str]:
+        """Files and folders of the user that it is read from."""
+        return [self.path]
 
-class Fake(Section):
+
+class Fake(_Dataset):
     """Uniform random samples in [0, 1): `torch.rand(size, *shape)` from the seed; made, not real, data."""
 
     name: Literal["fake"]
@@ -64,10 +76,17 @@ class Fake(Section):
     seed: int = Field(default=0, ge=0, lt=2**63)
 
 
-class Own(Section):
+class Own(_Dataset):
     """What the workload's own `data` returns."""
 
     name: Literal["own"]
+    files: list[str] = Field(default_factory=list)
+    """Files and folders that `data` reads, relative to the project: where they change, all is trained again."""
+
+    @property
+    def files_read(self) -> list[str]:
+        """Files and folders of the user that it is read from."""
+        return self.files
 
 
 Dataset = Annotated[Digits | Photographs | Downloaded | ImageFolder | Fake | Own, Field(discriminator="name")]

@@ -14,6 +14,7 @@ from trainparity.closure import Closure, closure_of, hash_of, nothing_known
 from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.params import COUNTERPART, Own, Params
+from trainparity.pipeline.contents import content_of
 from trainparity.records.base import Record
 from trainparity.records.known_answer import STUDY
 
@@ -27,7 +28,7 @@ class Plan(Record):
     settings: dict[str, Any]
     """What it reads of params.yaml, at the scale in force and with all defaults filled in."""
     files: dict[str, str]
-    """Hash of each source file that it can come to run."""
+    """Hash of each source file that it can come to run, and of what it reads the dataset from."""
     distributions: dict[str, str]
     """Version of each installed package that those files import."""
     environment: str | None = None
@@ -109,10 +110,12 @@ class Planner:
         return self._trains("reference", list(params.references), settings)
 
     def _prepare(self) -> Plan:
-        if not isinstance(self._params.dataset, Own):
-            return self._plan("prepare", self._some("dataset"))
+        dataset = self._params.dataset
+        data = {path: content_of(Path(path)) for path in dataset.files_read}
+        if not isinstance(dataset, Own):
+            return self._plan("prepare", self._some("dataset"), Closure(data, {}))
         code = closure_of([workloads.module_of(self._params.workload.name)], known=self._known)
-        return self._plan("prepare", self._some("dataset", "workload"), code)
+        return self._plan("prepare", self._some("dataset", "workload"), code | Closure(data, {}))
 
     def _recipe(self, reference: str) -> dict[str, Any]:
         """Return what a reference, and every configuration compared with it, trains."""

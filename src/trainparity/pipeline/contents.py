@@ -1,0 +1,60 @@
+"""What the user's data consists of, as a hash: of a file its bytes, of a folder its files and their names."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainparity.records.base import Record, RecordError
+
+_KNOWN = Path(".trainparity/contents.json")
+
+
+class Contents(Record):
+    """Hashes that are computed already."""
+
+    files: dict[str, tuple[int, int, str]]
+    """Of each file its size in bytes, the time of its last change in nanoseconds, and its hash."""
+
+
+def content_of(path: Path) -> str:
+    """Return 16 digits that are equal for equal contents on any machine; none if there is nothing.
+
+    Hidden files, which no dataset is read from, count for nothing. A file is read again where its size or time is
+    another one.
+    """
+    try:
+        known = Contents.read(_KNOWN).files
+    except RecordError:  # the first time
+        known = {}
+    whole, found = hashlib.sha256(), dict(known)
+    for name, file in _files(path):
+        status = file.stat()
+        as_it_was = known.get(str(file))
+        if as_it_was is None or as_it_was[:2] != (status.st_size, status.st_mtime_ns):
+            with file.open("rb") as stream:
+                as_it_was = (status.st_size, status.st_mtime_ns, hashlib.file_digest(stream, "sha256").hexdigest())
+        found[str(file)] = as_it_was
+        whole.update(f"{name}\0{as_it_was[2]}\0".encode(errors="surrogateescape"))
+    if found != known:
+        Contents(files=found).write(_KNOWN)
+    return whole.hexdigest()[:16] if path.exists() else ""
+
+
+def _files(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files below a folder, linked folders too, with their names in it; of a file itself with no name."""
+    if not path.is_dir():
+        yield from [("", path)] if path.is_file() else []
+        return
+    entered = set[str]()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in entered:  # a link to a folder around it
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            file = Path(folder, name)
+            if not name.startswith(".") and file.is_file():
+                yield file.relative_to(path).as_posix(), file
