@@ -36,6 +36,13 @@ def test_one_that_is_made_anew_updates_for_the_old_one() -> None:
     assert updates_for(anew, old)
 
 
+def test_tensors_that_no_module_owns_are_recorded_by_themselves() -> None:
+    """As a temperature, or the outer copy of local steps: the module that is called belongs to another optimizer."""
+    model, tensor = nn.Linear(2, 2), torch.zeros(1, requires_grad=True)
+    of_model, of_tensor = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.SGD([tensor], lr=0.1)
+    assert list(model_of(of_tensor, model, [of_model]).parameters()) == [tensor]
+
+
 class LightningModule(nn.Module):
     """Known by its name, as Lightning's own is, which takes seconds to import."""
 

@@ -117,8 +117,8 @@ def model_of(
             left = {key: tensor for key, tensor in left.items() if key not in owned}
     order = {key: place for place, key in enumerate(wanted)}
     chosen.sort(key=lambda module: min(order.get(id(p), len(order)) for p in module.parameters()))
-    if not chosen and called is not None:  # its parameters were replaced after the optimizer was made
-        return called
+    if not chosen and called is not None and optimizer_of(called, others) is None:
+        return called  # its parameters were replaced after the optimizer was made
     return chosen[0] if len(chosen) == 1 and not left else Together(chosen, list(left.values()))
 
 
