@@ -247,3 +247,22 @@ def test_what_a_discriminator_is_given_is_known_by_the_step_that_has_made_it(tmp
     JudgedBeforeByAnotherLoss().run(tmp_path / "b")
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.cause, found.model) == ("loss-or-targets", "G"), found.explanation
+
+
+def test_a_model_whose_parameters_have_an_optimizer_each_is_moved_once_in_a_twin(tmp_path: Path) -> None:
+    """As where every parameter is updated within backward: eight records of one model, each with all of its weights."""
+    model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    optimizers = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters()]
+    records = [
+        trainparity.record(model, optimizer, tmp_path, twin=1, name=str(number) if number else None)
+        for number, optimizer in enumerate(optimizers)
+    ]
+    apart = [((now - then) / then).abs().amax() for now, then in zip(model.parameters(), before, strict=True)]
+    assert 0 < float(torch.stack(apart).amax()) < 2 * 2.0**-24 * 1.5
+    for one in records:
+        one.close()
+    again = trainparity.record(model, optimizers[0], tmp_path / "again", twin=1)
+    moved = [bool((now != then).any()) for now, then in zip(model.parameters(), before, strict=True)]
+    again.close()
+    assert all(moved)

@@ -1,6 +1,6 @@
 """What makes a twin: weights, outputs of modules and gradients on their way back that differ by rounding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import torch
@@ -13,14 +13,16 @@ from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.seeds import derived_seed
 
 
-def perturb(model: nn.Module, unit_roundoff: float, seed: int) -> None:
-    """Move every weight by half an ulp up or down at random, in place.
+def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int] = frozenset()) -> None:
+    """Move every weight by half an ulp up or down at random, in place, but for those `without`, by identity.
 
     In a precision below fp32 the ulp is that precision's, as its products round that coarsely. Ranks that hold
     the same weights move them alike; shards are moved where they lie.
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
+            if id(parameter) in without:
+                continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0
             generator = torch.Generator().manual_seed(derived_seed(seed, index, place))

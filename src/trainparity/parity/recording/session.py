@@ -1,5 +1,6 @@
 """A recording session: which steps are traced, where windows start, how a twin is moved, and the trace of it all."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,9 @@ class Session:
         self._steps: list[int] = []
         self._facts: dict[str, Any] = {}
         self.rank = ranks.rank()
+        self._moved: dict[int, float] = {}
+        """How coarsely a twin's weights were moved, by identity."""
+        _ALL.add(self)
 
     def resume(self, arrays: dict[str, Tensor], step: int) -> None:
         """Continue a session that was interrupted before `step`, with the arrays that `stacked` returned."""
@@ -100,6 +104,7 @@ class Session:
 
     def close(self) -> None:
         """Remove all hooks."""
+        _ALL.discard(self)
         self.watch.close()
 
     def trace(self, settings: Settings) -> Trace | None:
@@ -149,15 +154,26 @@ class Session:
         """Move a twin's weights as coarsely as its forward pass rounds, or FSDP2 the gradients that it adds up."""
         watch, seed = self.watch, derived_seed(self._plan.seed, self._plan.twin, step)
         rounded = [found for found in (self._computes(), accumulated_in(watch.model)) if found]
-        perturb(watch.model, max(found.unit_roundoff for found in rounded), seed)
+        self._move_by(max(found.unit_roundoff for found in rounded), seed, step)
         sharded = any(is_dtensor(parameter) for parameter in watch.model.parameters())
         if step or self._plan.computes or not watch.forward.attached or sharded:
             return
 
         def autocast_shows(dtype: torch.dtype) -> None:
-            perturb(watch.model, number_format(dtype).unit_roundoff, seed)
+            self._move_by(number_format(dtype).unit_roundoff, seed, step)
 
         watch.forward.on_autocast = autocast_shows  # before the first forward pass nothing says that there is autocast
+
+    def _move_by(self, unit_roundoff: float, seed: int, step: int) -> None:
+        """Move the weights, but for those that another optimizer's session has moved as far at the run's start."""
+        others = [session._moved for session in _ALL if session is not self] if step == 0 else []
+        moved = {key for other in others for key, unit in other.items() if unit >= unit_roundoff}
+        perturb(self.watch.model, unit_roundoff, seed, moved)
+        self._moved |= {id(parameter): unit_roundoff for parameter in self.watch.model.parameters()}
+
+
+_ALL: weakref.WeakSet[Session] = weakref.WeakSet()
+"""Of all models that are recorded in this process: several optimizers may hold parts of one."""
 
 
 def _is_kept(folder: Path, name: str) -> bool:
