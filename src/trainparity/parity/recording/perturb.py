@@ -44,10 +44,10 @@ class Noise:
         self._seed, self._count = seed, 0
         self._units = {torch.float32: UNIT_ROUNDOFF["tf32"]} if tf32 else {}
 
-    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the moved tensor, of the same shape and dtype."""
+    def __call__(self, tensor: torch.Tensor, unit: float = 0.0) -> torch.Tensor:
+        """Return the moved tensor, of the same shape and dtype; `unit` is a coarser format's roundoff."""
         self._count += 1
-        unit = self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
+        unit = unit or self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
         generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))
         drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
         exact = tensor if tensor.dtype == torch.float64 else tensor.float()

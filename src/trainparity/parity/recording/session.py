@@ -135,7 +135,10 @@ class Session:
         return Noise(seed, tf32=self._computes().name == "tf32")
 
     def _computes(self) -> NumberFormat:
-        return self._plan.computes or computed_in(self.watch.model, self.watch.forward.autocast)
+        """Return what products are computed in, as far as it is known yet."""
+        found = computed_in(self.watch.model, self.watch.forward.autocast)
+        given = self.watch.given.format
+        return self._plan.computes or (given if given and found.name == "fp32" else found)
 
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""

@@ -11,6 +11,7 @@ from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.facts import layout_of, settings_by_parameter
 from trainparity.parity.recording.forward import ForwardHooks
+from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.origins import Samples
@@ -47,6 +48,8 @@ class StepWatch:
         self.clipping = ClippingHooks(lambda: self._backward.count, self._see_gradients_again)
         self._loss = LossHooks(self.forward.origins.returned)
         self._active = False
+        self.given = GivenGradients()
+        self._noise: Noise | None = None
         self._groups: Tensor | None = None
         self._watch_steps_of(self.optimizer)
 
@@ -87,6 +90,7 @@ class StepWatch:
             noise: A twin's, for what modules return and the gradients of it.
         """
         self._active = self.forward.active = self._backward.active = True
+        self._noise = noise
         self.forward.begin(expected, noise)
         self._backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
@@ -126,6 +130,8 @@ class StepWatch:
         if not self._active:
             return None
         self._see_start()
+        if not self._backward.count:
+            self.given.see([parameter.grad for parameter in self.model.parameters()], self._noise)
         keywords = keywords or {}
         watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
         return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}

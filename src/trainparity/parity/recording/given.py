@@ -1,0 +1,42 @@
+"""Gradients that no backward pass brings: a loop copies them, as from a model in bf16 to fp32 weights."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.formats import NumberFormat, number_format
+from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.perturb import Noise
+
+
+class GivenGradients:
+    """Looks at them before the update."""
+
+    def __init__(self) -> None:
+        self.format: NumberFormat | None = None
+        """The half format that they were computed in, where fp32 numbers show it."""
+        self._known = False
+
+    def see(self, gradients: Sequence[Tensor | None], noise: Noise | None) -> None:
+        """Find their format, at the first step; a twin's `noise` rounds them otherwise, as nothing before did."""
+        plain = [g.detach() for g in gradients if g is not None and not is_dtensor(g) and g.layout == torch.strided]
+        if not self._known:
+            self.format, self._known = _format_of(plain), True
+        for gradient in plain if noise else ():
+            gradient.copy_(noise(gradient, self.format.unit_roundoff if self.format else 0.0))  # type: ignore[misc]
+
+
+def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:
+    """Return the half format that all numbers of fp32 gradients have; None if they have more digits, or are few."""
+    found = [gradient.flatten() for gradient in gradients if gradient.numel()]
+    if not found or any(g.dtype != torch.float32 for g in found) or len(torch.unique(torch.cat(found).abs())) < _MANY:
+        return None
+    for dtype in (torch.bfloat16, torch.float16):
+        if all(torch.equal(g, g.to(dtype).float()) for g in found):
+            return number_format(dtype)
+    return None
+
+
+_MANY = 64
+"""Different numbers that have few digits by no chance."""

@@ -1,0 +1,44 @@
+"""Gradients that a loop copies to the weights that its optimizer holds."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+STEPS, BATCH = 3, 16
+X = torch.randn(STEPS * BATCH, 8, generator=torch.Generator().manual_seed(1))
+Y = torch.randint(0, 4, (STEPS * BATCH,), generator=torch.Generator().manual_seed(2))
+
+
+def train(folder: Path, *, parts: int = 1, shift: int = 0, twin: int = 0) -> Path:
+    """Train a model in bf16 whose optimizer holds weights in fp32: the Recorder is given these alone."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4)).bfloat16()
+    held = nn.ParameterList([parameter.detach().float() for parameter in model.parameters()])
+    optimizer = torch.optim.AdamW(held.parameters(), lr=1e-3)
+    with trainparity.record(held, optimizer, folder, twin=twin):
+        for rows in torch.arange(STEPS * BATCH).view(STEPS, -1):
+            model.zero_grad()
+            for part in rows.chunk(parts):
+                loss = functional.cross_entropy(model(X[part].bfloat16()).float(), (Y[part] + shift) % 4)
+                (loss / parts).backward()
+            for ours, computed in zip(held, model.parameters(), strict=True):
+                ours.grad = computed.grad.float()
+            optimizer.step()
+            with torch.no_grad():
+                for ours, computed in zip(held, model.parameters(), strict=True):
+                    computed.copy_(ours)
+    return folder
+
+
+def test_fp32_weights_of_a_model_in_bf16_are_judged_as_it_rounds(tmp_path: Path) -> None:
+    reference = train(tmp_path / "a")
+    for twin in (1, 2):
+        train(tmp_path / "a", twin=twin)
+    found = compare_folders(reference, train(tmp_path / "b", parts=2))
+    assert found.verdict == "equivalent", found
+    assert compare_folders(reference, train(tmp_path / "c", shift=1)).verdict == "different"
