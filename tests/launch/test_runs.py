@@ -126,6 +126,7 @@ def test_a_trained_run_leaves_state_and_report(here: Path) -> None:
     timing = Timing.read(layout.timing(RUNS, "ddp"))
     assert len(timing.step_ms) == 3 and timing.global_batch_size == 32 and timing.world_size == 2
     assert len(timing.reference_ms) == 3 and min(timing.reference_ms) > 0  # rank 0 trained it between the steps
+    assert timing.parts and timing.parts.reduction_ms is not None and timing.parts.reduction_ms >= 0
     # Forward and both gradients of two layers, less the gradient of the data.
     assert timing.flops_per_step == pytest.approx(32 * (2 * 64 * 24 * 2 + 2 * 24 * 10 * 3))
     assert not (here / ".trainparity/work/runs/ddp").exists()

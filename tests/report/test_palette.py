@@ -65,8 +65,8 @@ def test_the_parts_of_a_step_have_colours_of_lines() -> None:
     style = (templates.FOLDER / "page.css").read_text(encoding="utf-8")
     parts = re.findall(r"\.part-\w+ \{ background: #([0-9a-f]{6})", style)
     chosen = [[int(h[i : i + 2], 16) for i in (0, 2, 4)] for h in parts]
-    assert len(chosen) == 4 and all(colour in lines() for colour in chosen)
-    assert len({*parts}) == 4
+    assert len(chosen) == 5 and all(colour in lines() for colour in chosen)
+    assert len({*parts}) == 5
 
 
 @pytest.mark.parametrize("seen", SEEN)

@@ -101,7 +101,11 @@ def timing(run: str, median: float, **changes: Any) -> Timing:
         "machine": MachineLoad(others=0.02, stolen=0.0, slowest_mhz=2500.0, fastest_mhz=2500.0, throttled=0),
         "wait_ms": [0.2] * 20,
         "parts": StepParts(
-            data_ms=0.2, forward_ms=0.3 * median, backward_ms=0.6 * median, optimizer_ms=0.1 * median - 0.2
+            data_ms=0.2,
+            forward_ms=0.3 * median,
+            backward_ms=0.6 * median,
+            optimizer_ms=0.1 * median - 0.2,
+            reduction_ms=0.05 * median if "ddp" in run else None,
         ),
         "warmup_s": 0.4,
         "memory": Memory(host_mib=612.5),

@@ -55,7 +55,7 @@ class MachineLoad(Record):
 
 class StepParts(Record):
     """Where an optimizer step's time goes, in ms: of a few steps after the timed ones, the device waited for between
-    the parts. Communication is within them: DDP's within the backward pass, FSDP's within both."""
+    the parts. FSDP's communication is within forward and backward pass."""
 
     data_ms: float
     """Waiting for data."""
@@ -63,6 +63,9 @@ class StepParts(Record):
     """Copying the batch to the device, the forward pass and the loss."""
     backward_ms: float
     """The backward pass, of all micro-batches."""
+    reduction_ms: float | None = None
+    """What the backward pass takes longer for averaging gradients over ranks, which it does beside computing them
+    (DDP): measured against steps without; null where that is not measured."""
     optimizer_ms: float
     """Unscaling, clipping and the optimizer's step."""
 

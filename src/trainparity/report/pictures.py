@@ -48,7 +48,7 @@ def step_parts(summary: Summary) -> list[tuple[str, StepParts | None, float]]:
     """Return where the time of a step goes, for the runs that really ran, and how long its bar is, as a percentage."""
     every = {run.reference: run for run in summary.references.values()} | summary.configurations
     shown = {name: run.timing.parts for name, run in every.items() if run.timing and not run.status.emulated}
-    wholes = {name: sum(parts.model_dump().values()) for name, parts in shown.items() if parts}
+    wholes = {name: sum(ms or 0.0 for ms in parts.model_dump().values()) for name, parts in shown.items() if parts}
     longest = max(wholes.values(), default=0.0) or 1.0
     return [(name, parts, 100 * wholes.get(name, 0.0) / longest) for name, parts in shown.items()]
 

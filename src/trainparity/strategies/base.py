@@ -63,6 +63,8 @@ class Strategy:
     """Whether parameters can wait in host memory."""
     keeps_strides: ClassVar[bool] = True
     """Whether parameters keep a memory format such as channels_last."""
+    reduces_in_backward: ClassVar[bool] = False
+    """Whether `accumulating` leaves out all communication of a step: it averages gradients in the backward pass alone."""
     compiles_blocks: ClassVar[bool] = False
     """Whether the workload's blocks are always compiled apart."""
 

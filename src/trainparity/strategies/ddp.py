@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class Ddp(Distributed):
     """Every rank holds the whole model and updates it."""
 
+    reduces_in_backward = True
+
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Wrap the model, which also broadcasts rank 0's weights."""
         from torch.nn.parallel import DistributedDataParallel

@@ -17,15 +17,16 @@ from trainparity.measure.memory import peaks, reset_peaks
 from trainparity.measure.utilisation import UtilisationSampler
 from trainparity.params import Timing as Settings
 from trainparity.records.timing import MachineLoad, Memory, Timing, Utilisation
+from trainparity.strategies import Strategy
 from trainparity.training import step_parts
 from trainparity.training.lane import Lane, reference_lane
 from trainparity.training.loop import Trainer
 from trainparity.training.spec import RunSpec
 
 
-def num_steps(settings: Settings, device: str) -> int:
+def num_steps(settings: Settings, device: str, strategy: Strategy) -> int:
     """Return how many optimizer steps the run makes: warm-up, without the reference, in turns with it, in parts."""
-    return settings.warmup_steps + _alone(settings, device) + settings.steps + step_parts.STEPS
+    return settings.warmup_steps + _alone(settings, device) + settings.steps + step_parts.num_steps(strategy)
 
 
 def _alone(settings: Settings, device: str) -> int:
@@ -44,7 +45,8 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
     """
     device = trainer.execution.device
     compilation.reset()
-    own = Lane(trainer, spec.configuration.loader, num_steps(settings, device.type), spec.placement.num_threads)
+    steps = num_steps(settings, device.type, trainer.strategy)
+    own = Lane(trainer, spec.configuration.loader, steps, spec.placement.num_threads)
     no_caches = torch.compiler.config.patch(force_disable_caches=True)  # type: ignore[attr-defined]
     with no_caches:
         warmup_s = sum(own.train(settings.warmup_steps, progress))

@@ -86,9 +86,13 @@ class _Phases:
         self._main = execution.rank == 0
         self._stop = _StopRequest()
         self._first = self._trainer()
-        self._timed = timing_phase.num_steps(spec.timing, spec.placement.device) if spec.timing else 0
+        self._timed = self._num_timed_steps()
         self._total = self._first.num_steps * (1 + spec.twins) + self._timed
         self._progress = TrainingProgress(f"{spec.position} {spec.run}".lstrip(), self._total, main=self._main)
+
+    def _num_timed_steps(self) -> int:
+        spec = self._spec
+        return timing_phase.num_steps(spec.timing, spec.placement.device, self._first.strategy) if spec.timing else 0
 
     def _trainer(self, order: int = 0) -> Trainer:
         torch.compiler.reset()

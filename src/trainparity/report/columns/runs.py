@@ -158,7 +158,7 @@ RUNS: tuple[Column[RunRow], ...] = (
     Column(heading="warm-up\ns", places=("details",), fields={"warmup_s": at("run.timing.warmup_s")}),
     Column(heading="waiting for\ndata, ms", places=("details",), fields={"wait_ms": at("run.figures.wait_ms")}),
     Column(
-        heading="data, forward,\nbackward, optimizer, ms",
+        heading="data, forward, backward,\nreduction, optimizer, ms",
         places=("details",),
         text=_parts,
         fields={name: at(f"run.timing.parts.{name}") for name in StepParts.model_fields},
