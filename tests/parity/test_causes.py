@@ -68,6 +68,10 @@ def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tens
     return {name: g * 0.5 / (1 + step) for name, g in found.items()}
 
 
+def each_shorter(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: g * 0.5 / (1 + place) for place, (name, g) in enumerate(found.items())}
+
+
 def cut(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: g.clamp(-0.5, 0.5) for name, g in found.items()}
 
@@ -88,7 +92,12 @@ PROVED: dict[str, list[Pair]] = {
             {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256) * torch.tensor([1.0, 2.0])[:, None],
              "rank__total": ones(T, 2, 256)},
         ),
-        ({}, {"gradients": shrinking}), ({"gradients": cut}, {}),
+        ({}, {"gradients": shrinking}), ({"gradients": cut}, {}), ({"gradients": each_shorter}, {}),
+        (
+            {"limit": 1.0},
+            {"gradients": scaled(1024.0), "limit": 1024.0, "clip__max_norm": ones(T),
+             "applied__norm": trace(limit=1.0).arrays["applied/norm"] / 1024},
+        ),
         ({"limit": 1e3}, {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}),
     ],
     "ranks-disagree": [

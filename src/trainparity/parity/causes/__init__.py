@@ -48,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     scaler.grad_scaler,
     clipping.clipped_too_early,
     clipping.clipped_apart,
+    clipping.clipped_while_scaled,
     precision.overflow,
     unmoved.frozen_parameter,
     by_hand.clipped_by_hand,

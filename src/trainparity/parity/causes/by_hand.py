@@ -28,8 +28,8 @@ def kept_after_backward(trace: Trace, row: int) -> float:
 @rule(
     "clipping",
     "clipping",
-    proof="backward makes equal gradients, and code of the loop's own keeps another part of them in each step, or cuts "
-    "each number at one limit",
+    proof="backward makes equal gradients, and code of the loop's own keeps another part of them in each step, "
+    "shortens each parameter's by a number of its own, or cuts each number at one limit",
     advice=_ADVICE,
 )
 def clipped_by_hand(difference: Difference) -> Finding | None:
@@ -43,6 +43,13 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
             f"{difference.runs[0]}, {exact(kept[1], 4)} in {difference.runs[1]}",
             {"kept": kept},
         )
+    if not all(kept) and (numbers := _own_numbers(difference)):
+        return Finding(
+            "backward makes equal gradients, and code of the loop's own shortens each parameter's by a number of its "
+            f"own: they are {exact(min(numbers), 4)} to {exact(max(numbers), 4)} times in {difference.runs[1]} what "
+            f"they are in {difference.runs[0]}",
+            {"factors": numbers},
+        )
     for first, second in ((0, 1), (1, 0)):
         if kept[first] and not kept[second] and (limit := _limit(difference, second)):
             return Finding(
@@ -51,6 +58,16 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
                 {"limit": limit},
             )
     return None
+
+
+def _own_numbers(difference: Difference) -> list[float]:
+    """Return each parameter's gradient as a multiple of the reference's; empty where one is none, or all are longer."""
+    pairs = zip(_at(difference.left, difference.row), _at(difference.right, difference.row), strict=True)
+    found = [fit(left, right) for left, right in pairs if left.any() or right.any()]
+    factors = [factor for factor, rest in found if rest < 1e-3 and factor > 0]
+    shorter = all(factor < 1 + 1e-3 for factor in factors) or all(factor > 1 - 1e-3 for factor in factors)
+    several = sum(abs(factor - 1) > 1e-3 for factor in factors) > 1
+    return factors if len(factors) == len(found) and shorter and several else []
 
 
 def _made_larger(difference: Difference) -> bool:

@@ -61,6 +61,44 @@ def clipped_apart(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "clipping",
+    "clipping",
+    proof="gradients carry a number when they are clipped, and it is taken out of them afterwards",
+    advice="divide gradients by the scale of the loss before they are clipped",
+)
+def clipped_while_scaled(difference: Difference) -> Finding | None:
+    """A loop that scales its loss by hand clips before it divides its gradients again."""
+    factor, rest = difference.scale
+    if difference.stage != "gradient" or factor <= 0 or rest > difference.tolerance:
+        return None
+    if not max(difference.numbers("clip/cuts")):
+        return None
+    changed = [_changed_besides(trace, difference.row) for trace in (difference.left, difference.right)]
+    if not all(changed) or abs(changed[1] / changed[0] - 1) < _TAKEN_OUT or not max(changed) > (1 - _TAKEN_OUT):
+        return None
+    if abs(changed[1] / changed[0] * factor - 1) > _TAKEN_OUT:
+        return None
+    return Finding(
+        f"gradients are {exact(max(factor, 1 / factor))} times as large in {difference.who(factor < 1)} when they are "
+        "clipped, and are divided by that afterwards",
+        {"factor": factor, "applied_of_what_clipping_leaves": changed},
+    )
+
+
+_TAKEN_OUT = 0.01
+"""Part by which what is taken out of clipped gradients may differ from what they carried, for rounding."""
+
+
+def _changed_besides(trace: Trace, row: int) -> float:
+    """Return the part of the gradient's norm that is applied, of what clipping to a norm leaves; 0: not known."""
+    before, after = (float(torch.linalg.vector_norm(trace.arrays[key][row])) for key in _CLIPPED)
+    limit, calls = float(trace.arrays["clip/max_norm"][row]), int(trace.arrays["clip/calls"][row])
+    if before <= 0 or calls > 1 or (calls and limit <= 0):
+        return 0.0
+    return after / (min(before, limit) if calls else before)
+
+
 def _clipped_otherwise(difference: Difference) -> bool:
     """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
