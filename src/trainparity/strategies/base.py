@@ -64,7 +64,7 @@ class Strategy:
     keeps_strides: ClassVar[bool] = True
     """Whether parameters keep a memory format such as channels_last."""
     reduces_in_backward: ClassVar[bool] = False
-    """Whether `accumulating` leaves out all communication of a step: it averages gradients in the backward pass alone."""
+    """Whether `accumulating` leaves out all communication of a step, as gradients are averaged in backward alone."""
     compiles_blocks: ClassVar[bool] = False
     """Whether the workload's blocks are always compiled apart."""
 
