@@ -12,10 +12,11 @@ BELOW: dict[str, set[str]] = {
     "extras": set(),
     "closure": set(),
     "errors": set(),
-    "exits": {"errors", "extras"},
+    "exits": {"errors", "extras", "printable"},
     "lingering": set(),
     "ownership": {"errors"},
     "parentage": set(),
+    "printable": set(),
     "scratch": set(),
     "records": {"errors"},
     "validation": {"errors"},
@@ -57,7 +58,7 @@ BELOW: dict[str, set[str]] = {
         "bisection", "second_opinion", "validation", "params", "records", "environment", "workloads", "launch",
         "pipeline", "parity",
     },
-    "report": {"params", "records", "environment"},
+    "report": {"params", "records", "environment", "printable"},
     "api": {"records", "workloads", "parity", "checking", "environment", "running", "scratch"},
     "lightning": {"parity"},
     "transformers": {"parity"},
@@ -74,7 +75,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
-        "scratch", "exporting",
+        "scratch", "exporting", "printable",
     },
 }  # fmt: skip
 

@@ -4,9 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
-from trainparity.closure import closure_of
+from trainparity.closure import closure_of, reach
 
 
 @pytest.fixture
@@ -70,6 +71,18 @@ def test_an_import_that_comes_to_find_something_changes_the_digest(project: Path
     assert closure_of(["mine.model"]).digest != before
 
 
+def test_of_our_package_what_it_computes_with_counts_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site-packages/ours").mkdir(parents=True)
+    (tmp_path / "site-packages/ours/__init__.py").touch()
+    monkeypatch.chdir(tmp_path / "site-packages")
+    monkeypatch.setattr(reach, "_OURS", "ours")
+    found = closure_of(["ours"])
+    assert not found.files and found.distributions["numpy"] == numpy.__version__
+    assert found.distributions.keys() == {"ours", "numpy", "pillow", "scikit-learn"}
+
+
 def test_it_is_the_same_in_another_folder(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     here = closure_of(["mine.model", "plain"])
     there = tmp_path_factory.mktemp("there") / project.name
@@ -96,7 +109,7 @@ import sys
 import trainparity.training.worker, trainparity.strategies.ddp, tests.support.mlp
 ours = ("trainparity", "tests", "examples")
 own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
-from trainparity.closure import closure_of
+from trainparity.closure import closure_of, reach
 found = closure_of(["trainparity.training.worker", "trainparity.strategies.ddp", "tests.support.mlp"])
 files = {n.replace(".", "/") for n in own}
 known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}

@@ -50,6 +50,7 @@ def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
     ("error", "code", "says"),
     [
         (UserError("params.yaml: no such file"), 2, "params.yaml: no such file\n"),
+        (UserError("\x1b]0;title\x07.png: no image"), 2, "\ufffd]0;title\ufffd.png: no image\n"),
         (StoppedBySignal(signal.SIGTERM, "nothing is kept"), 143, "stopped by SIGTERM; nothing is kept\n"),
         (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a: No space left on device\n"),
         (

@@ -24,6 +24,7 @@ from typing import TextIO
 
 from trainparity import __version__, extras
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.printable import printable
 
 DEFECT = 70
 
@@ -110,7 +111,7 @@ def shell_code(returncode: int) -> int:
 def _said(text: str, code: int) -> int:
     """Write a message to stderr and return the code, whatever becomes of the message."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):  # full, or its reader has left
         _discard(sys.stderr)
     return code

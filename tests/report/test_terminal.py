@@ -6,7 +6,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from trainparity.report.terminal import Terminal, printable
+from trainparity.printable import printable
+from trainparity.report.terminal import Terminal
 
 HOSTILE = "layer\x1b[2J\x1b]0;title\x07\x9b31m\rend"
 

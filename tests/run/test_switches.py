@@ -37,3 +37,10 @@ def test_one_setting_leaves_the_others_as_they_are() -> None:
         "X=1 python t.py --a 2 --b",
         "X=1 python t.py --a 1 --c --b",
     ]
+
+
+def test_a_command_tells_no_secret_of_its_variables() -> None:
+    text = "HF_TOKEN=hf_x AWS_SECRET_ACCESS_KEY=y WANDB_API_KEY=z SEED=1 python train.py"
+    command = Command.parse(text)
+    assert str(command) == "HF_TOKEN=... AWS_SECRET_ACCESS_KEY=... WANDB_API_KEY=... SEED=1 python train.py"
+    assert command.environment["HF_TOKEN"] == "hf_x"

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from trainparity.errors import UserError
+from trainparity.printable import printable
 from trainparity.records.base import write_text
-from trainparity.report.terminal import printable
 
 STDOUT = Path("-")
 """Stands for standard output, where the answer then takes the place of the table."""

@@ -13,6 +13,10 @@ from pathlib import Path
 from trainparity.closure.imports import imported
 from trainparity.closure.modules import MISSING, data_files, forget, locate, version_of
 
+_OURS = __name__.partition(".")[0]
+_COMPUTES_WITH = ("numpy", "pillow", "scikit-learn")
+"""What trainparity makes numbers with, besides torch: where it is installed, its own imports are not followed."""
+
 
 @dataclass(frozen=True)
 class Closure:
@@ -83,7 +87,8 @@ def _part(name: str) -> Part:
         imports = imported(found.file, name if found.package else parent)
         return Part(files | {found.name: hash_of(found.file)}, {}, (*above, *imports))
     if found.distribution:
-        return Part({}, {found.distribution: version_of(found.distribution)}, above)
+        counted = (found.distribution, *(_COMPUTES_WITH if found.distribution == _OURS else ()))
+        return Part({}, {one: version_of(one) for one in counted}, above)
     return Part({}, {name: MISSING} if found.absent else {}, above)
 
 

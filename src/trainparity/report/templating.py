@@ -5,10 +5,10 @@ import re
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from trainparity.printable import printable
 from trainparity.records.numbers import number
 from trainparity.records.verdict import Resolution, Worst
 from trainparity.report import format, templates
-from trainparity.report.terminal import printable
 
 
 def environment() -> Environment:

@@ -1,17 +1,11 @@
 """Consoles that show what other people wrote, as names in a trace or messages: none of it steers the terminal."""
 
-import unicodedata
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-
-def printable(text: str) -> str:
-    """Return a text in which control characters are shown as U+FFFD, but for line ends and tabs."""
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
-    )
+from trainparity.printable import printable
 
 
 class Terminal(Console):

@@ -1,6 +1,7 @@
 """A command as the user gave it, and its run: output and exit code passed on, signals handed to it."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -19,6 +20,7 @@ from trainparity.running.errors import RunError
 from trainparity.running.standard_input import StandardInput
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 _PATIENCE = 3
 """Signals after which the command is killed."""
 _GRACE_S = 60.0
@@ -51,7 +53,9 @@ class Command:
         return cls(tuple(words), environment)
 
     def __str__(self) -> str:
-        return shlex.join([*(f"{name}={value}" for name, value in self.environment.items()), *self.arguments])
+        """Return it as a shell's user writes it, to be shown and kept: secrets among the variables are not told."""
+        shown = {name: "..." if _SECRET.search(name) else value for name, value in self.environment.items()}
+        return shlex.join([*(f"{name}={value}" for name, value in shown.items()), *self.arguments])
 
 
 class Runner:
