@@ -60,6 +60,15 @@ def test_without_dvc_a_stage_that_fails_is_the_last(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for hiding in ("yaml.py", "trainparity.py", "random.py"):
+        (tmp_path / hiding).touch()
+        with pytest.raises(UserError, match=f"^{hiding}: `import` finds this in place of the module"):
+            run_stages([["validate"]])
+        (tmp_path / hiding).unlink()
+
+
 def test_one_run_is_made_without_dvc_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import FrameType
 
 from trainparity import extras, starter
-from trainparity.exits import shell_code
+from trainparity.errors import UserError
+from trainparity.exits import DEFECT, shell_code
 from trainparity.params import REFERENCE, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
@@ -78,13 +79,29 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
     """Run stages of the pipeline without DVC; return the exit code of the first that failed, else 0.
 
     Nothing is cached but references that would be trained again from the same. `whole`: these are all stages.
+
+    Raises:
+        UserError: a stage could not start, as files of this folder hide modules that it imports.
     """
     environment = os.environ | {FOLLOWS: "1"} | ({WHOLE: "1"} if whole else {})
     for stage in stages:
         done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], env=environment, check=False)
-        if done.returncode:
-            return shell_code(done.returncode)
+        if not done.returncode:
+            continue
+        began = done.returncode not in (1, DEFECT) or stage[0] == "train"  # whose 1 is a configuration that failed
+        if not began and (hiding := _hiding()):
+            raise UserError(
+                f"{', '.join(hiding)}: `import` finds this in place of the module it is named as: rename it"
+            )
+        return shell_code(done.returncode) if began or done.returncode == DEFECT else 2
     return 0
+
+
+def _hiding() -> list[str]:
+    """Return files and packages here that are named as a module of Python, or of what every stage imports."""
+    names = {*sys.stdlib_module_names, "trainparity", "numpy", "pydantic", "rich", "safetensors", "torch", "yaml"}
+    files = [path.name for path in Path().glob("*.py") if path.stem in names]
+    return sorted([*files, *(path.parent.name for path in Path().glob("*/__init__.py") if path.parent.name in names)])
 
 
 def order(configurations: Sequence[str]) -> list[list[str]]:
