@@ -121,3 +121,15 @@ def test_ranks_that_both_runs_let_apart_in_the_same_steps_are_no_fact() -> None:
     assert found.verdict == "bitwise" and not found.ranks_agree
     found = judged(apart, late)
     assert (found.verdict, found.cause, found.step) == ("different", "ranks-disagree", 1)
+
+
+def test_an_update_that_weights_in_bf16_are_too_coarse_for_is_not_lost_in_a_twin() -> None:
+    def swallowed(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: g * (1e-2 if name == "a.bias" else 1.0) for name, g in found.items()}
+
+    for stored, judgement in ((2.0**-8, "equivalent"), (2.0**-24, "cannot judge")):
+        layout = {"layout": {"stored_roundoff": stored, "unit_roundoff": stored}}
+        left, twin = trace(**layout, gradients=swallowed), trace(twin=1, **layout, gradients=swallowed)
+        twin.arrays["weight/sketch"][:, 1] = twin.arrays["start/sketch"][:, 1]
+        found = judge_traces(left, trace(**layout, gradients=swallowed, parts=2), NoiseFloor(left, [twin]), 16.0)
+        assert found.verdict == judgement, found

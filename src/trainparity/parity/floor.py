@@ -134,6 +134,8 @@ def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
     apart = distances(reference, twin, kind)
     ours, theirs = norms(reference, kind), norms(twin, kind)
     lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
+    if kind == "update":  # weights in bf16 take no update that is less than half of their last place
+        lost &= ours > 2 * reference.layout.stored_roundoff * norms(reference, "weight")
     apart[:, :-1][lost] = torch.nan
     return torch.where(apart.isfinite(), apart, torch.nan)
 
