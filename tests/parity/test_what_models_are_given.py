@@ -73,6 +73,35 @@ def test_a_hidden_state_of_other_values_is_another_input(tmp_path: Path) -> None
     reference = trained(tmp_path / "a", model, with_hidden_state(0.1), twins=1)
     assert compare_folders(reference, trained(tmp_path / "b", model, with_hidden_state(0.0))).cause == "inputs"
 
+    def without_one(model: nn.Module, step: int) -> Tensor:
+        found: Tensor = model(LINES[step])[0]
+        return found.square().mean()
+
+    assert compare_folders(reference, trained(tmp_path / "c", model, without_one)).cause == "inputs"
+
+
+class OverChunks(nn.Module):
+    """A language model that may apply its output layer to chunks of the sequence, as to save memory."""
+
+    def __init__(self, chunks: int) -> None:
+        super().__init__()
+        self.hidden, self.out, self.chunks = nn.Linear(6, 8), nn.Linear(8, CLASSES), chunks
+
+    def forward(self, lines: Tensor) -> list[Tensor]:
+        return [self.out(part) for part in self.hidden(lines).tanh().chunk(self.chunks, 1)]
+
+
+def over_chunks(model: nn.Module, step: int) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = model(LINES[step].transpose(0, 1)[:, :4])
+    return sum(((part.float() - 1).square().sum() for part in parts), torch.zeros(())) / 128
+
+
+def test_an_output_layer_over_chunks_of_the_sequence_is_no_other_forward_pass(tmp_path: Path) -> None:
+    reference = trained(tmp_path / "a", lambda: OverChunks(1), over_chunks, twins=2)
+    found = compare_folders(reference, trained(tmp_path / "b", lambda: OverChunks(2), over_chunks))
+    assert found.verdict == "equivalent", found
+
 
 def over_images(memory_format: torch.memory_format) -> Loss:
     return lambda model, step: model(IMAGES[step].to(memory_format=memory_format)).square().mean()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.fitting import fit
-from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut
+from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut, module_of
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -29,6 +29,8 @@ class Chain:
     """Those whose values are beyond the margin."""
     other_bits: list[str]
     """Those whose values differ at all."""
+    given_to_one: list[str]
+    """What one run's model alone is given beside samples, as a hidden state."""
     touched: list[str]
     """The outputs whose values are beyond the floor itself."""
     given_back: list[str]
@@ -50,7 +52,7 @@ class Chain:
         """Compare the step's passes."""
         layouts = difference.left.layout, difference.right.layout
         alike = _same_rows(difference)
-        both = [name for name in layouts[0].activations if name in layouts[1].activations]
+        both = _called_alike(*(layout.activations for layout in layouts))
         names = [name for name in both if alike or not depends_on_cut(name)]
         values = _Pairs(difference, "activation", names)
         gradients = _Pairs(difference, "activation_gradient", names)
@@ -71,6 +73,7 @@ class Chain:
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
             other_bits=values.beyond(names, 1.0, 0.0),
+            given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
             one_sided=gradients.in_one(),
@@ -109,7 +112,43 @@ class Chain:
     @property
     def other_inputs(self) -> list[str]:
         """What the model is given with other values."""
-        return [name for name in self.forward if name.startswith(INPUT)]
+        return [name for name in self.forward if name.startswith(INPUT)] + self.given_to_one
+
+
+def _given_to_one(difference: "Difference") -> list[str]:
+    """Return what the model is given in one run only that has no row for each sample, and is not zero."""
+    layouts = difference.left.layout.activations, difference.right.layout.activations
+    found = []
+    for trace, others in ((difference.left, layouts[1]), (difference.right, layouts[0])):
+        given = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
+        seen = (name for name, there in zip(trace.layout.activations, given, strict=True) if there)
+        found += [name for name in seen if name.startswith(INPUT) and depends_on_cut(name) and name not in others]
+    return found
+
+
+def _called_alike(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """Return what both runs have seen of modules that both call as often, in the order of the first.
+
+    A module that one run calls once and the other several times, as an output layer over chunks of a sequence, returns
+    something else each time; what the model returns is then another thing too where it is another number of tensors.
+    """
+    ours, theirs = (_calls(names) for names in (left, right))
+    odd = {module for module in ours.keys() & theirs.keys() if ours[module] != theirs[module]}
+    if odd == {OUTPUT}:
+        odd = set()  # one more tensor, beside the same ones
+    return [name for name in left if name in right and _module(name) not in odd]
+
+
+def _calls(names: Sequence[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name in names:
+        if not name.startswith(INPUT):
+            found.setdefault(_module(name), set()).add(name)
+    return found
+
+
+def _module(name: str) -> str:
+    return OUTPUT if name.startswith(OUTPUT) else module_of(name)
 
 
 _ROUNDED = 2
