@@ -1,6 +1,7 @@
 """Inputs that are no plain batch, and images in another memory format."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -78,6 +79,21 @@ def test_a_hidden_state_of_other_values_is_another_input(tmp_path: Path) -> None
         return found.square().mean()
 
     assert compare_folders(reference, trained(tmp_path / "c", model, without_one)).cause == "inputs"
+
+
+def test_passes_that_update_running_statistics_alone_are_counted(tmp_path: Path) -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
+
+    def loss(model: nn.Module, step: int, validates: bool = False) -> Tensor:
+        with torch.no_grad():
+            model(LINES[0, 0]) if validates else None
+        found: Tensor = model(LINES[step, 0])
+        return found.tanh().square().mean()
+
+    reference = trained(tmp_path / "a", model, loss, twins=1)
+    found = compare_folders(reference, trained(tmp_path / "b", model, partial(loss, validates=True)))
+    assert found.cause == "buffers-only" and found.evidence["batches_counted"] == [1.0, 2.0]
 
 
 class OverChunks(nn.Module):
