@@ -383,7 +383,7 @@ def test_all_optimizers_that_train_something_of_their_own_are_recorded(tmp_path:
     assert Trace.load(tmp_path / "runs/a").layout.optimizer == "Adam"
     assert Trace.load(tmp_path / "runs/a/models/optimizer-2").layout.optimizer == "SGD"
     assert Trace.load(tmp_path / "runs/a/models/optimizer-2/twins/1").layout.twin == 1
-    assert done.returncode == 1 and "in the model optimizer-2: loss-normalisation" in done.stdout, done.stdout
+    assert done.returncode == 1 and "in the model optimizer-2: loss-or-targets" in done.stdout, done.stdout
 
 
 def test_an_optimizer_that_is_made_anew_is_recorded_on(tmp_path: Path) -> None:
