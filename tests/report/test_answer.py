@@ -57,6 +57,7 @@ def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_
     assert "  a relative error of the gradient beyond 3.2e-6 would have been `different`\n" in text
     assert "uncalibrated" not in text
     assert "uncalibrated" in printed(pair("ddp", calibrated=False))
+    assert "uncalibrated" not in printed(pair("ddp", calibrated=False, verdict="bitwise"))
 
 
 def test_what_was_not_judged_is_its_reason_alone() -> None:

@@ -112,7 +112,10 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
         unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
         apart = distances(reference, twin, "start")[rows][:, held]
         if not bool((apart <= _MOVED * unit).all()):
-            return f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run"
+            return (
+                f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run. Give the script "
+                "a seed for the first weights, and let no twin resume what another run has saved"
+            )
     return None
 
 

@@ -27,7 +27,7 @@ def show(answer: Verdict, console: Console) -> None:
         for one in answer.resolutions:
             text = f"    {one.kind}: {number(one.whole)}; of its weakest tensor, {one.tensor}: {number(one.weakest)}"
             console.print(Text(text, style="dim"))
-    if not answer.calibrated and answer.distance_over_floor is not None:
+    if not answer.calibrated and answer.distance_over_floor is not None and answer.verdict != "bitwise":
         text = "  uncalibrated: no twins, so the floor is an analytic bound; record some with TRAINPARITY_TWIN=1, 2, 3"
         console.print(Text(text, style="yellow"))
     if answer.reason:
