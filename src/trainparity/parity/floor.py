@@ -113,8 +113,8 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
         apart = distances(reference, twin, "start")[rows][:, held]
         if not bool((apart <= _MOVED * unit).all()):
             return (
-                f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run. Give the script "
-                "a seed for the first weights, and let no twin resume what another run has saved"
+                f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run. Give the "
+                "script a seed for the first weights, and let no twin resume what another run has saved"
             )
     return None
 
