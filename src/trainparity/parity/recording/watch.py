@@ -14,6 +14,7 @@ from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.loss import LossHooks
+from trainparity.parity.recording.meeting import Meeting
 from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
@@ -47,6 +48,7 @@ class StepWatch:
         self.forward.on_evaluated = self._backward.evaluate_again
         self.clipping = ClippingHooks(lambda: self._backward.count, self._see_gradients_again)
         self._loss = LossHooks(self.forward.origins.returned)
+        self._meeting = Meeting(self.wrapped)
         self._active = False
         self.given = GivenGradients()
         self._noise: Noise | None = None
@@ -67,6 +69,7 @@ class StepWatch:
         self.forward.close()
         self._backward.close()
         self._before.remove()
+        self._meeting.close()
         self.clipping.close()
         self._loss.close()
 
@@ -91,6 +94,7 @@ class StepWatch:
         """
         self._active = self.forward.active = self._backward.active = True
         self._noise = noise
+        self._meeting.begin()
         self.forward.begin(expected, noise)
         self._backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
@@ -101,6 +105,7 @@ class StepWatch:
 
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
+        self._meeting.meet()
         parameters = list(self.model.named_parameters())
         gradients = [(name, parameter.grad) for name, parameter in parameters]
         self._see_gradients()
@@ -120,7 +125,7 @@ class StepWatch:
         loss = self._loss.value / (self.clipping.scale or 1.0)
         arrays["rank/loss"] = ranks.gather(torch.tensor(loss, dtype=torch.float64))
         self._active = self.forward.active = self._backward.active = False
-        self.clipping.active = False
+        self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
 
@@ -129,6 +134,7 @@ class StepWatch:
         self.clipping.updated = True
         if not self._active:
             return None
+        self._meeting.meet()
         self._see_start()
         if not self._backward.count:
             self.given.see([parameter.grad for parameter in self.model.parameters()], self._noise)
@@ -185,6 +191,7 @@ class StepWatch:
 
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
+        self._meeting.meet()
         self._gradient_seen = False
         self._see_gradients()
 

@@ -1,0 +1,55 @@
+"""Ranks that come to a step, and one that does not."""
+
+import subprocess
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import torchrun
+from trainparity.parity.recording import meeting
+from trainparity.parity.recording.meeting import RankLeftBehind, State, wait_for
+
+ON_RANK_0 = """
+import sys, torch
+from torch.nn.parallel import DistributedDataParallel
+from trainparity import record
+from trainparity.parity.recording import meeting
+
+meeting.GRACE_S = 0.5
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+model = DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+record(model, optimizer, sys.argv[1], interval=1)
+for step in range(3):
+    model(torch.ones(3, 4)).sum().backward()
+    if rank == 0 or len(sys.argv) > 2:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("arguments", "code"), [((), 1), (("on every rank",), 0)], ids=["on rank 0", "on every rank"])
+def test_a_step_that_one_rank_leaves_out_is_named_and_not_waited_for(
+    arguments: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(ON_RANK_0)
+    command = [*torchrun().split(), str(tmp_path / "train.py"), str(tmp_path / "run"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code, done.stderr[-4000:]
+    said = "rank 1 does not make the optimizer step that rank 0 makes: it has begun 2 forward passes"
+    assert (said in done.stderr) == bool(code)
+
+
+def test_a_rank_that_is_behind_or_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "GRACE_S", 0.05)
+    mine, passes = State(3, 1, 2), count(3)
+    behind = iter([State(2, 2, 9)] * 20 + [State(3, 0, 2)] * 20 + [State(3, 1, 2)])
+    wait_for(lambda: next(behind), mine, 1)
+    validates = iter([State(3, 0, next(passes)) for _ in range(20)] + [State(4, 0, 0)])
+    wait_for(lambda: next(validates), mine, 1)
+    with pytest.raises(RankLeftBehind, match="rank 1 does not make"):
+        wait_for(lambda: State(3, 0, 3), mine, 1)
