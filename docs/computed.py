@@ -1,18 +1,23 @@
-"""Write what the pages say of causes from the registry: `make docs` does; a test fails where they differ."""
+"""Write what the pages say of causes from the registry, and of studies from their results: `make docs` does.
+
+A test fails where they differ.
+"""
 
 import re
 from pathlib import Path
 from typing import get_args
 
 from trainparity.parity.causes import IDENTIFIERS, RULES, UNKNOWN, paragraphs
+from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import Link
 
 FOLDER = Path(__file__).parent
+RESULTS = FOLDER.parent / "benchmarks/results/studies"
 
 
 def pages() -> dict[Path, str]:
     """Return the text that each page should have, by its file; prose and loops stay as they are."""
-    found = {FOLDER / "verdict.md": _verdict, FOLDER / "causes/index.md": _index}
+    found = {FOLDER / "verdict.md": _verdict, FOLDER / "causes/index.md": _index, FOLDER / "studies.md": _studies}
     found |= {FOLDER / f"causes/{cause}.md": _page for cause in IDENTIFIERS}
     return {path: write(path.read_text(encoding="utf-8"), path.stem) for path, write in found.items()}
 
@@ -38,6 +43,24 @@ def _verdict(text: str, _: str) -> str:
     proofs = {**paragraphs(), UNKNOWN: "none of these"}
     rows = "".join(f"| `{cause}` | {proof} |\n" for cause, proof in proofs.items())
     return _replaced(r"(?<=^\| cause \| what proves it \|\n\|---\|---\|\n)(\| `.*\n)*", rows, text)
+
+
+def _studies(text: str, _: str) -> str:
+    """Fill in what was measured of each claim that the table selects."""
+    return re.sub(r"^\| `([\w-]+)` ([\w-]+): .*\n", lambda row: _claim(row[1], row[2]), text, flags=re.MULTILINE)
+
+
+def _claim(study: str, name: str) -> str:
+    results = ClaimReport.read(RESULTS / f"{study}-laptop.json").results
+    claim = next(result for result in results if result.name == name)
+    measured = str(claim.measured)
+    if len(measured) > _LONGEST:
+        measured = measured.partition("; ")[0]
+    return f"| `{study}` {name}: {claim.statement} | {claim.published} | {measured} | {claim.verdict} |\n"
+
+
+_LONGEST = 200
+"""Characters of a figure that the table shows; of a longer one it is what stands before its details."""
 
 
 def _replaced(pattern: str, by: str, text: str) -> str:

@@ -68,7 +68,7 @@ def without_numbers(text: str) -> str:
     return re.sub(r"\b\d[\d.,e+-]*\b", "#", text)
 
 
-def test_the_pages_say_what_the_registry_does() -> None:
+def test_the_pages_say_what_the_registry_and_the_results_do() -> None:
     for path, text in runpy.run_path(str(ROOT / "docs/computed.py"))["pages"]().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.relative_to(ROOT)}: `make docs` writes it"
 
