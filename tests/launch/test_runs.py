@@ -130,6 +130,7 @@ def test_a_trained_run_leaves_state_and_report(here: Path) -> None:
     # Forward and both gradients of two layers, less the gradient of the data.
     assert timing.flops_per_step == pytest.approx(32 * (2 * 64 * 24 * 2 + 2 * 24 * 10 * 3))
     assert not (here / ".trainparity/work/runs/ddp").exists()
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ  # set for the ranks; `check` is called in a user's process, too
 
 
 def test_what_the_machine_cannot_run_is_skipped_with_the_reason(here: Path) -> None:

@@ -258,7 +258,7 @@ def test_a_model_whose_parameters_have_an_optimizer_each_is_moved_once_in_a_twin
         trainparity.record(model, optimizer, tmp_path, twin=1, name=str(number) if number else None)
         for number, optimizer in enumerate(optimizers)
     ]
-    apart = [((now - then) / then).abs().amax() for now, then in zip(model.parameters(), before, strict=True)]
+    apart = [((now - then) / then).abs().amax().detach() for now, then in zip(model.parameters(), before, strict=True)]
     assert 0 < float(torch.stack(apart).amax()) < 2 * 2.0**-24 * 1.5
     for one in records:
         one.close()

@@ -32,8 +32,7 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
     """
-    os.environ.update(_environment(spec.placement.num_threads))
-    with _temporary_files():
+    with _in_environment(_environment(spec.placement.num_threads)), _temporary_files():
         if spec.configuration.distributed:
             count, nodes = spec.configuration.num_processes, Nodes.from_environment()
             if nodes.count == 1 and (ranks := _fork_ranks(spec_path, count)):
@@ -54,22 +53,32 @@ def _temporary_files() -> Iterator[None]:
 
     Ranks, loaders' workers and compilers that are killed leave theirs, and torchrun its empty folders of logs.
     """
-    before = {name: os.environ.get(name) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
     cache = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"  # beside torch's own, kept between runs
     with scratch() as folder:
         if len(os.fsencode(folder)) > _LONGEST_TMPDIR:
             yield
             return
-        os.environ.update(TMPDIR=str(folder), TORCHINDUCTOR_CACHE_DIR=before["TORCHINDUCTOR_CACHE_DIR"] or str(cache))
-        tempfile.tempdir = None  # found anew from TMPDIR
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name)
-                if value is not None:
-                    os.environ[name] = value
-            tempfile.tempdir = None
+        compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache)
+        with _in_environment({"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": compiled}):
+            tempfile.tempdir = None  # found anew from TMPDIR
+            try:
+                yield
+            finally:
+                tempfile.tempdir = None
+
+
+@contextmanager
+def _in_environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while: `check` is a function of the caller's process, too."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _environment(num_threads: int) -> dict[str, str]:

@@ -9,6 +9,7 @@ from trainparity.parity.recording.conditions import conditions, differing
 
 
 def test_flags_threads_and_variables_that_change_rounding_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     before = conditions(nn.Linear(1, 1))
     assert before["torch"] == torch.__version__ and before["device"] == "cpu"
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
