@@ -23,6 +23,9 @@ from trainparity.errors import UserError
 OWNER = "TRAINPARITY_OWNER"
 """Environment variable of the processes that an owner starts: a token and the lock's path."""
 
+_WAITED = "TRAINPARITY_WAITED"
+"""Environment variable of a process in a container whose owner had to wait for another one."""
+
 _POLL_S = 0.25
 _LEFT_OVER_S = 60.0
 """How long what a killed owner started may take to end."""
@@ -41,7 +44,7 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
         say: Told once that another process owns the folder, or that its last owner was killed.
 
     Yields:
-        Whether another owner was waited for.
+        Whether another owner was waited for, here or by the owner of the container that this process is in.
     """
     lock = folder.with_name(f"{folder.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +61,7 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
         before = os.environ.get(OWNER)
         os.environ[OWNER] = f"{token} {lock.absolute()}"
         try:
-            yield waited
+            yield waited or _WAITED in os.environ
         except BaseException:
             _write(descriptor, known)  # what it started ends as that of a killed one does; the next owner waits for it
             raise
@@ -72,16 +75,18 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def seen_at(root: Path, mount: Path) -> dict[str, str]:
-    """Return the variable by which a process in a container knows this owner, for `end_with_owner`.
+def seen_at(root: Path, mount: Path, *, waited: bool) -> dict[str, str]:
+    """Return the variables by which a process in a container knows this owner, for `end_with_owner` and `owned`.
 
     Args:
         root: A folder around the one that is owned.
         mount: Where the container has it.
+        waited: What `owned` yielded.
     """
     token, _, lock = os.environ[OWNER].partition(" ")
     _alive(Path(lock)).touch()  # the container's user may not be allowed to make it
-    return {OWNER: f"{token} {mount / Path(lock).relative_to(root)}"}
+    waiting = {_WAITED: "1"} if waited else {}
+    return {OWNER: f"{token} {mount / Path(lock).relative_to(root)}"} | waiting
 
 
 def end_with_owner(*, if_killed: bool = False, by: signal.Signals = signal.SIGKILL) -> None:

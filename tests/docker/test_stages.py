@@ -104,6 +104,20 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
     assert containers() == []
 
 
+def test_of_two_stages_at_once_the_second_takes_what_the_first_trained(own_project: Project) -> None:
+    project = own_project
+    project.edit("runtime", value="docker")
+    assert project.dvc("repro", "reference").returncode == 0
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    both = [subprocess.Popen(STAGE, cwd=project.folder, env=project.environment(), **pipes) for _ in range(2)]
+    said = sorted((stage.communicate(timeout=300)[0] for stage in both), key=lambda text: "waiting for" in text)
+    assert [stage.returncode for stage in both] == [0, 0], said
+    assert "waiting for" in said[1] and "waiting for" not in said[0]
+    trained = layout.report(project.folder / "runs", "ddp") / "made-from.json"
+    assert trained.exists() and "steps" in said[0] and "steps" not in said[1], said
+    assert project.status("ddp")["status"] == "trained" and containers() == []
+
+
 def test_a_stopped_engine_is_one_sentence(own_project: Project) -> None:
     own_project.edit("runtime", value="docker")
     nowhere = own_project.environment() | {"DOCKER_HOST": "unix:///nowhere.sock"}

@@ -1,11 +1,14 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from tests.support.mlp import Mlp
 from trainparity.validation import ParamsError
-from trainparity.workloads import Workload, load, names
+from trainparity.workloads import Batch, Workload, load, names, own_data
 
 
 @pytest.mark.parametrize("name", names())
@@ -22,6 +25,56 @@ def test_a_module_that_ends_the_process_is_a_mistake(
     (tmp_path / "ending.py").write_text(f"import os, sys\nprint(1)\n{ending}\n")
     with pytest.raises(ParamsError, match=r"(importing ending ended with|can't be imported)"):
         load("ending:Model", {})
+
+
+class WithoutLoss(Workload):
+    def build_model(self, sample: Batch) -> torch.nn.Module:
+        return torch.nn.Linear(1, 1)
+
+
+class WithoutDefaults(Mlp):
+    def __init__(self) -> None:
+        pass
+
+
+class Raising(Mlp):
+    def __init__(self, options: Any) -> None:
+        raise ImportError("no such model zoo")
+
+
+class WithDictOptions(Mlp):
+    Options = dict  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("WithoutLoss", "has no `loss`"),
+        ("WithoutDefaults", "making .* ended with TypeError"),
+        ("Raising", "making .* ended with ImportError: no such model zoo"),
+        ("WithDictOptions", "its `Options` is no subclass of"),
+    ],
+)
+def test_a_class_that_can_not_be_made_is_a_mistake(name: str, message: str) -> None:
+    with pytest.raises(ParamsError, match=message):
+        load(f"{__name__}:{name}", {})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (lambda: 1 / 0, "`data` of .* ended with ZeroDivisionError"),
+        (lambda: sys.exit(0), "`data` of .* ended with SystemExit: 0"),
+        (lambda: 5, "`data` of .* returned int, not tensors by name"),
+        (lambda: {"inputs": [1]}, "'inputs' is no tensor"),
+        (lambda: {"inputs": torch.zeros(())}, "'inputs' is no tensor"),
+        (lambda: {"inputs": torch.zeros(2), "targets": torch.zeros(3)}, "of unequal length"),
+    ],
+)
+def test_data_that_is_none_is_a_mistake(data: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mlp, "data", lambda self: data())
+    with pytest.raises(ParamsError, match=message):
+        own_data(load("tests.support.mlp:Mlp", {}))
 
 
 CHANGING = """

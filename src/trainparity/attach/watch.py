@@ -41,7 +41,7 @@ def watch() -> None:
 
             process = Process(session)
         except ImportError as error:  # an interpreter without what trainparity needs
-            (session / f"failed-{os.getpid()}").write_text(f"{error}; install trainparity there", encoding="utf-8")
+            (session / f"failed-{os.getpid()}").write_text(f"{error}; {_remedy(error)}", encoding="utf-8")
             raise SystemExit(2) from None
         process.wait_for(module)
 
@@ -49,6 +49,14 @@ def watch() -> None:
         _after_import("torch", lambda module: _in_float64())
     _after_import("numpy.random", lambda module: module.seed(SEED))
     _after_import("torch.optim.optimizer", optimizers)
+
+
+def _remedy(error: ImportError) -> str:
+    """Say what to do about a module that trainparity needs and this interpreter lacks, or has another one of."""
+    found = getattr(sys.modules.get((error.name or "").partition(".")[0]), "__file__", None)
+    if found and Path(found).parent in {Path(sys.path[0]), Path.cwd()}:
+        return f"{found} hides the package that trainparity needs: rename it"
+    return "install trainparity there"
 
 
 def _in_float64() -> None:

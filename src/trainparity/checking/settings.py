@@ -41,7 +41,7 @@ def assemble(
     Raises:
         ParamsError: a setting is wrong, or the workload can't be imported.
     """
-    own = workloads.load(workload, _yaml("--options", options), _HERE).data() is not None
+    own = workloads.own_data(workloads.load(workload, _yaml("--options", options), _HERE), _HERE) is not None
     default = "{name: own}" if own else "{name: digits}"
     configs = {key: configuration.model_dump() for key, configuration in chosen.items()}
     precisions = {"fp32", "fp64", *(configuration.precision for configuration in chosen.values())}

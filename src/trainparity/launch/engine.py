@@ -59,10 +59,10 @@ def run_contained(kind: Kind, stage: Sequence[str], *, deadline_s: float | None 
 
 def _run(client: docker.DockerClient, image: str, kind: Kind, stage: Sequence[str], deadline_s: float | None) -> None:
     name = _name(stage)
-    with owned(_shared_folder() / name):  # and what is in the container ends with us, however we end
+    with owned(_shared_folder() / name) as waited:  # and what is in the container ends with us, however we end
         with suppress(NotFound):  # of a run that was killed with no time to remove it
             client.containers.get(name).remove(force=True)
-        container = _create(client, image, kind, name, ["python", "-m", "trainparity.stages", *stage])
+        container = _create(client, image, kind, name, ["python", "-m", "trainparity.stages", *stage], waited)
         with _removed(container), _stopped_with_us(container) as received, _deadline(container, deadline_s) as overrun:
             container.start()
             for chunk in container.logs(stream=True, follow=True):
@@ -109,7 +109,9 @@ def _shared_folder() -> Path:
     return folder
 
 
-def _create(client: docker.DockerClient, image: str, kind: Kind, name: str, command: list[str]) -> Container:
+def _create(
+    client: docker.DockerClient, image: str, kind: Kind, name: str, command: list[str], waited: bool
+) -> Container:
     """Create a container that may do no more than the stage needs; compose.yaml says the same."""
     root, owner = images.project(), Path.cwd().stat()
     volumes = {f"trainparity_{cache}": {"bind": f"/caches/{cache}"} for cache in ("torch", "inductor", "triton")}
@@ -120,7 +122,7 @@ def _create(client: docker.DockerClient, image: str, kind: Kind, name: str, comm
         user=f"{owner.st_uid}:{owner.st_gid}",
         volumes={str(root): {"bind": str(_MOUNT)}, **volumes},
         working_dir=str(_MOUNT / Path.cwd().relative_to(root)),
-        environment={"COLUMNS": os.environ.get("COLUMNS", "120"), **seen_at(root, _MOUNT)},
+        environment={"COLUMNS": os.environ.get("COLUMNS", "120"), **seen_at(root, _MOUNT, waited=waited)},
         read_only=True,
         tmpfs={"/tmp": "exec,mode=1777", "/home/trainparity": "mode=1777"},
         cap_drop=["ALL"],

@@ -65,6 +65,8 @@ class Trainer:
         # Initial weights come from the seed on the CPU, whatever device they move to.
         torch.manual_seed(train.seed)
         self.plain = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
+        if not isinstance(self.plain, nn.Module):
+            raise TypeError(f"`build_model` returned {type(self.plain).__name__}, not a torch.nn.Module")
         self.plain.train()
         if not train.dropout:
             without_dropout(self.plain)
@@ -150,6 +152,9 @@ class Trainer:
             batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(self.precision, device), self._offloaded_activations():
             loss = self.workload.loss(self.model, batch)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            found = f"a tensor {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise TypeError(f"`loss` returned {found}, not a scalar tensor: the sum over the batch's samples")
         if not micro_batch.counted:
             loss = loss * 0.0
         part = loss / count

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainparity import extras
+from trainparity.errors import UserError
 from trainparity.validation import ParamsError, Section, not_one_of, validate
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trainparity.workloads.base import Workload as Workload
     from trainparity.workloads.randomness import SampleRandomness as SampleRandomness
 
-__all__ = ["Batch", "SampleRandomness", "Section", "Workload", "load", "module_of", "names"]
+__all__ = ["Batch", "SampleRandomness", "Section", "Workload", "load", "module_of", "names", "own_data"]
 
 _REGISTRY = "trainparity.workloads.registry"
 """Imported by this name, so that it is part of no run's code: the workload that it leads to is, a new entry is not."""
@@ -59,7 +60,33 @@ def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")
     else:
         choices = not_one_of(name, list(ours))
         raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
-    return workload(validate(workload.Options, dict(options), path, ("workload", "options")))
+    checked = validate(workload.Options, dict(options), path, ("workload", "options"))
+    with _users_code(f"{path}: workload.name: making {name}"):
+        return workload(checked)
+
+
+def own_data(workload: "Workload", path: Path = Path("params.yaml")) -> "Batch | None":
+    """Return the dataset that a workload brings, tensors [N, ...] by name; None if it brings none.
+
+    Raises:
+        ParamsError: its `data` raised, or returned anything but tensors of one length.
+    """
+    from torch import Tensor
+
+    where = f"{path}: dataset.name: own: `data` of {type(workload).__name__}"
+    with _users_code(where):
+        tensors = workload.data()
+    if tensors is None:
+        return None
+    if not isinstance(tensors, Mapping):
+        raise ParamsError(f"{where} returned {type(tensors).__name__}, not tensors by name")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) or not tensor.ndim or not len(tensor):
+            raise ParamsError(f"{where}: {name!r} is no tensor [N, ...] of at least one sample")
+    lengths = {name: len(tensor) for name, tensor in tensors.items()}
+    if len(set(lengths.values())) > 1:
+        raise ParamsError(f"{where}: tensors of unequal length: {lengths}")
+    return tensors
 
 
 def module_of(name: str) -> str:
@@ -73,20 +100,35 @@ def _import(name: str, path: Path) -> "type[Workload]":
 
     module_name, _, class_name = name.partition(":")
     try:
-        with _own_process_kept():
+        ours = (ImportError, ValueError)  # said below, without a traceback
+        with _users_code(f"{path}: workload.name: importing {module_name}", but=ours), _own_process_kept():
             module = importlib.import_module(module_name)
         found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError) as error:
         why = (extras.explain(error) if isinstance(error, ImportError) else None) or error
         raise ParamsError(f"{path}: workload.name: {name!r} can't be imported: {why}") from None
-    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        traceback.print_exc()
-        raise ParamsError(
-            f"{path}: workload.name: importing {module_name} ended with {type(error).__name__}: {error}"
-        ) from None
+    where = f"{path}: workload.name: {name!r}"
     if not (isinstance(found, type) and issubclass(found, Workload)):
-        raise ParamsError(f"{path}: workload.name: {name!r} is no subclass of trainparity.workloads.Workload")
+        raise ParamsError(f"{where} is no subclass of trainparity.workloads.Workload")
+    if missing := sorted(found.__abstractmethods__):
+        raise ParamsError(f"{where} has no {' and no '.join(f'`{method}`' for method in missing)}")
+    if not (isinstance(found.Options, type) and issubclass(found.Options, Section)):
+        raise ParamsError(f"{where}: its `Options` is no subclass of trainparity.workloads.Section")
     return found
+
+
+@contextmanager
+def _users_code(doing: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what a user's code raises into a `ParamsError` under its traceback, `but` these and our own errors."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except but:
+        raise
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        raise ParamsError(f"{doing} ended with {type(error).__name__}: {error}") from None
 
 
 @contextmanager
