@@ -24,7 +24,7 @@ BELOW: dict[str, set[str]] = {
     "environment": {"extras", "params", "records"},
     "placement": {"environment", "params"},
     "data": {"params", "records"},
-    "workloads": {"extras", "validation", "params"},
+    "workloads": {"errors", "extras", "validation", "params"},
     "strategies": {"validation"},
     "measure": {"extras", "params", "records"},
     "checkpoints": {"records"},
@@ -46,7 +46,7 @@ BELOW: dict[str, set[str]] = {
         "scratch", "closure", "workloads", "strategies", "training", "placement",
     },
     "pipeline": {
-        "errors", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
+        "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
         "launch", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },

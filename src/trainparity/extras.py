@@ -19,6 +19,7 @@ EXTRAS = {
     "tensorboard": "tensorboard",
     "torchvision": "data",
     "transformers": "transformers",
+    "vl_convert": "plots",
 }
 """The extra of each module that no installation without extras has. tests/test_packages.py compares pyproject.toml."""
 

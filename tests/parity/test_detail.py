@@ -70,6 +70,13 @@ def test_samples_are_said_to_be_the_same_or_not() -> None:
     other.arrays["samples"][1:3] += 1
     found = describe(trace(), other, floor(), twins())
     assert found and found.samples == "other samples at 2 of 4 traced steps, first at step 1"
+    other.arrays["sample_ids"][2, -2:] = 10**6
+    found = describe(trace(), other, floor(), twins())
+    assert found and fact(found, "samples").difference == [0, 0, 2, 0]
+    assert fact(found, "samples").left == fact(found, "samples").right
+    other.arrays["sample_ids"] = other.arrays["sample_ids"][:, :-1]
+    found = describe(trace(), other, floor(), twins())
+    assert found and fact(found, "samples").difference == [0, None, None, 0]
 
 
 def test_what_diverged_can_be_described() -> None:

@@ -22,7 +22,7 @@ HtmlPath = Annotated[
 
 _PANELS = {
     "Is it the same training?": ("ab", "run", "compare", "check", "curves", "export"),
-    "A project and its pipeline": ("init", "repro", "train", "show", "status", "validate", "join"),
+    "A project and its pipeline": ("init", "repro", "train", "show", "plots", "status", "validate", "join"),
     "This machine, and what the checker is tried on": ("doctor", "controls", "studies"),
 }
 """The commands as `--help` lists them."""

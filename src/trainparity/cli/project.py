@@ -49,3 +49,21 @@ def repro() -> int:
     if Path(starter.PIPELINE).exists():
         return reproduce()
     return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)), whole=True)
+
+
+@command
+def plots(
+    revisions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Of Git, or names of experiments; default: the last commit and what has changed since.",
+            metavar="[REVISION]...",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The page.", dir_okay=False)] = Path("plots.html"),
+) -> None:
+    """Draw what `dvc plots diff` shows of revisions or experiments as one page, which needs no network."""
+    from trainparity.pipeline.plots import draw
+
+    draw(revisions or [], out)
+    print(f"wrote {out}")

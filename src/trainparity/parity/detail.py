@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
+from trainparity.parity.identities import other_samples
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import INFINITE, significant
 from trainparity.records.detail import COLUMNS, ROWS, Detail, Fact, Numbers, Strip
@@ -47,7 +48,10 @@ def describe(left: Trace, right: Trace, floor: Floor, twins: Sequence[Trace]) ->
         strips=[_strip(left, right, floor, kind) for kind in kinds if len(names(left, kind)) > 1],
         worst=_largest(left, right, floor),
         steps=[left.layout.steps[row] for row in rows],
-        facts=[fact for name in _FACTS if (fact := _fact(name, left, right, twins, rows))],
+        facts=[
+            *(fact for name in _FACTS if (fact := _fact(name, left, right, twins, rows))),
+            *_samples_of_steps(left, right, rows),
+        ],
         samples=_samples(left, right),
         environment=_environment(left, right),
     )
@@ -143,6 +147,18 @@ def _samples(left: Trace, right: Trace) -> str | None:
     if not other:
         return f"the same samples at each of {len(steps)} traced steps"
     return f"other samples at {len(other)} of {len(steps)} traced steps, first at step {steps[other[0]]}"
+
+
+def _samples_of_steps(left: Trace, right: Trace, rows: list[int]) -> list[Fact]:
+    """Return how many samples both runs saw at the chosen rows, and how many of right's are none of left's."""
+    if _samples(left, right) is None:
+        return []
+    ours, theirs = (trace.arrays["num_samples"][rows].double() for trace in (left, right))
+    differ = (left.arrays["samples"] != right.arrays["samples"])[rows]
+    others = torch.tensor([float(len(other_samples(left, right, row))) for row in rows])
+    others[differ & (theirs > right.arrays["sample_ids"].shape[1])] = torch.nan  # a trace names no more
+    numbers = [_numbers(values, 9) for values in (ours, theirs, others)]
+    return [Fact(name="samples", left=numbers[0], right=numbers[1], difference=numbers[2], band=[])]
 
 
 def _environment(left: Trace, right: Trace) -> dict[str, tuple[str, str]]:

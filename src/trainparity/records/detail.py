@@ -72,13 +72,13 @@ class Fact(Record):
     """A number that both runs recorded at each step."""
 
     name: str
-    """`loss`, `learning rate`, `gradient norm`, `clipping limit` or `loss scale`."""
+    """`loss`, `learning rate`, `gradient norm`, `clipping limit`, `loss scale` or `samples`."""
     left: Numbers
     """By step, of the run that the other is compared with."""
     right: Numbers
     """By step, of the other."""
     difference: Numbers
-    """Right - left, of the unrounded numbers."""
+    """Right - left, of the unrounded numbers; of `samples`, how many of right's are none of left's."""
     band: Numbers
     """Largest difference between left and its twins; empty without twins."""
 

@@ -3,11 +3,11 @@
 from collections import Counter
 
 import torch
-from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.difference import Difference
+from trainparity.parity.identities import identities, without
 from trainparity.parity.recording.trace import Trace
 
 
@@ -52,8 +52,8 @@ def other_samples(difference: Difference) -> Finding | None:
         return None
     if not _identified(difference):
         return None
-    ours, theirs = (_identities(trace, difference.row) for trace in (difference.left, difference.right))
-    missing, extra = _without(ours, theirs), _without(theirs, ours)
+    ours, theirs = (identities(trace, difference.row) for trace in (difference.left, difference.right))
+    missing, extra = without(ours, theirs), without(theirs, ours)
     twice = len(theirs) - len(set(theirs))
     evidence: Evidence = {
         "samples": [float(count) for count in counts],
@@ -207,7 +207,7 @@ def _at_their_places(difference: Difference) -> bool:
     if steps > 1 and common and steps ** -len(common) > _BY_CHANCE:
         return False  # the same few samples come in the same steps by chance
     for row in range(len(difference.left.layout.steps)):
-        one, two = (common & set(_identities(trace, row)) for trace in (difference.left, difference.right))
+        one, two = (common & set(identities(trace, row)) for trace in (difference.left, difference.right))
         ranks = [set(seen) - {0} for seen in difference.right.arrays["rank/samples"][row].tolist()]
         if one != two or any(seen and seen <= common for seen in ranks):
             return False
@@ -224,19 +224,10 @@ def _spread_over(difference: Difference, ours: list[int]) -> int:
     """Return how many steps of the other run hold the samples of the reference's step; 0 if they do not."""
     found: list[int] = []
     for count, row in enumerate(range(difference.row, len(difference.right.layout.steps)), 1):
-        found += _identities(difference.right, row)
+        found += identities(difference.right, row)
         if len(found) >= len(ours):
             return count if Counter(found) == Counter(ours) else 0
     return 0
-
-
-def _identities(trace: Trace, row: int) -> list[int]:
-    ids: Tensor = trace.arrays["sample_ids"][row]
-    return [int(value) for value in ids.tolist() if value]
-
-
-def _without(left: list[int], right: list[int]) -> list[int]:
-    return list((Counter(left) - Counter(right)).elements())
 
 
 def _same_over_the_run(difference: Difference) -> bool:

@@ -194,7 +194,14 @@ function drawFacts(place, model, {label, left, right}) {
     place.append(box);
     chart(box, {of: label, title: fact.name, unit: fact.name, steps: model.steps, height: 150, series: [
       {label: left, values: fact.left, variable: "--pale", width: 5}, {label: right, values: fact.right, variable: "--accent"}]});
-    if (fact.name !== "loss" || fact.difference.every(value => !value)) continue;
+    if (fact.difference.every(value => !value)) continue;
+    if (fact.name === "samples") {
+      const others = make("div");
+      place.append(others);
+      chart(others, {of: label, title: `samples that ${left} did not see at this step`, unit: "samples", steps: model.steps, height: 150, series: [
+        {label: right, values: fact.difference, variable: "--accent"}]});
+    }
+    if (fact.name !== "loss") continue;
     const size = value => value == null ? null : Math.abs(value);
     const other = make("div");
     place.append(other);

@@ -1,0 +1,20 @@
+"""Which samples a step saw, as far as a trace names them."""
+
+from collections import Counter
+
+from trainparity.parity.recording.trace import Trace
+
+
+def identities(trace: Trace, row: int) -> list[int]:
+    """Return the samples of one traced step, each as often as it came, sorted."""
+    return [int(value) for value in trace.arrays["sample_ids"][row].tolist() if value]
+
+
+def without(left: list[int], right: list[int]) -> list[int]:
+    """Return what is in `left` more often than in `right`, as often."""
+    return list((Counter(left) - Counter(right)).elements())
+
+
+def other_samples(left: Trace, right: Trace, row: int) -> list[int]:
+    """Return those samples of `right` at one traced step that `left` did not see there."""
+    return without(identities(right, row), identities(left, row))
