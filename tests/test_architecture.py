@@ -46,8 +46,8 @@ BELOW: dict[str, set[str]] = {
         "scratch", "closure", "workloads", "strategies", "training", "placement",
     },
     "pipeline": {
-        "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data", "workloads",
-        "launch", "parentage",
+        "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
+        "workloads", "launch", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {

@@ -1,5 +1,6 @@
 """docker/run with a real engine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -26,6 +27,19 @@ def test_a_configuration_trains_as_the_clones_owner(project: Project) -> None:
     assert running.returncode == 0, said
     assert project.status("gradaccum")["status"] == "trained"
     assert (project.folder / "dvc.lock").stat().st_uid == project.uid
+
+
+def test_the_whole_pipeline_runs_as_the_clones_owner(project: Project) -> None:
+    before = (project.folder / "params.yaml").read_text()
+    project.edit("configs", value={"gradaccum": {"accumulation_steps": 2}})
+    project.edit("pairs", value={})
+    running = start(project, "repro")
+    said, _ = running.communicate()
+    project.write("params.yaml", before)
+    assert running.returncode == 0, said
+    reports = project.folder / "reports"
+    verdict = json.loads((reports / "parity.json").read_text())["pairs"]["gradaccum"]["verdict"]
+    assert verdict in ("bitwise", "equivalent") and (reports / "index.html").stat().st_uid == project.uid
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="here is an NVIDIA driver")
