@@ -1,4 +1,6 @@
+import importlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,28 @@ import torch
 
 from tests.support.mlp import Mlp
 from trainparity.validation import ParamsError
-from trainparity.workloads import Batch, Workload, load, names, own_data
+from trainparity.workloads import Batch, Workload, check, load, names, own_data, registry
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_entry_loads_with_its_defaults(name: str) -> None:
-    assert isinstance(load(name, {}), Workload)
+    made = load(name, {})
+    assert isinstance(made, Workload)
+    module, _, options = registry.OPTIONS[name].partition(":")
+    assert made.Options is getattr(importlib.import_module(module), options)
+
+
+def test_options_are_checked_without_torch() -> None:
+    code = (
+        "import sys; from trainparity.workloads import check; check('resnet', {'depth': 50}); check('ddpm', {'x': 1})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"try:\n {code}\nfinally:\n print('torch' in sys.modules)"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "False\n" and "workload.options.x" in done.stderr
+    with pytest.raises(ParamsError, match="'resnett' is not one of"):
+        check("resnett", {})
 
 
 @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)", "raise SystemExit", "1 / 0", "if"])

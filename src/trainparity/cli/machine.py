@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trainparity import params as parameters
-from trainparity import validation
+from trainparity import validation, workloads
 from trainparity.cli import answers
 from trainparity.cli.app import ParamsPath, command
 from trainparity.cli.pipeline import train_one
@@ -24,10 +24,8 @@ from trainparity.report.terminal import make_console
 @command
 def validate(path: ParamsPath = Path("params.yaml")) -> None:
     """Check a params file without running anything."""
-    from trainparity import workloads  # imports torch
-
     params = parameters.load(path)
-    workloads.load(params.workload.name, params.workload.options, path)
+    workloads.check(params.workload.name, params.workload.options, path)
     print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
 
 

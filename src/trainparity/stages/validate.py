@@ -9,7 +9,7 @@ from trainparity.records.base import write_text
 
 def main() -> None:
     settings = params.load(Path("params.yaml"))
-    workloads.load(settings.workload.name, settings.workload.options)
+    workloads.check(settings.workload.name, settings.workload.options)
     if (claims := Path("claims.yaml")).exists():
         schema.load(claims)
     # Always the same: a valid change must not invalidate what does not depend on it.

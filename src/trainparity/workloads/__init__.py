@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainparity.workloads.base import Workload as Workload
     from trainparity.workloads.randomness import SampleRandomness as SampleRandomness
 
-__all__ = ["Batch", "SampleRandomness", "Section", "Workload", "load", "module_of", "names", "own_data"]
+__all__ = ["Batch", "SampleRandomness", "Section", "Workload", "check", "load", "module_of", "names", "own_data"]
 
 _REGISTRY = "trainparity.workloads.registry"
 """Imported by this name, so that it is part of no run's code: the workload that it leads to is, a new entry is not."""
@@ -41,6 +41,15 @@ def names() -> list[str]:
 def _registry() -> dict[str, str]:
     found: dict[str, str] = importlib.import_module(_REGISTRY).WORKLOADS
     return found
+
+
+def check(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> None:
+    """Raise what `load` would raise about params.yaml; a workload of ours, and torch, is not imported for it."""
+    if place := importlib.import_module(_REGISTRY).OPTIONS.get(name):
+        module, _, its = place.partition(":")
+        validate(getattr(importlib.import_module(module), its), dict(options), path, ("workload", "options"))
+    else:
+        load(name, options, path)
 
 
 def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")) -> "Workload":

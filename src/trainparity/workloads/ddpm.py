@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from trainparity.validation import Section
 from trainparity.workloads import sampling
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.noise_schedule import DIFFUSION_STEPS, kept_variance
+from trainparity.workloads.options.ddpm import DdpmOptions
 from trainparity.workloads.randomness import SampleRandomness
 
 GROUPS = 8
@@ -25,13 +26,6 @@ class Scale(NamedTuple):
 
 
 SCALES = {"tiny": Scale(32, 6, 64), "article": Scale(256, 8, 256)}
-
-
-class DdpmOptions(Section):
-    """Settings of `ddpm`."""
-
-    scale: Literal["tiny", "article"] = "tiny"
-    """`tiny` trains on a laptop's CPU; `article` is the published size."""
 
 
 class TimeEmbedding(nn.Module):

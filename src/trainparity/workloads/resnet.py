@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from trainparity.validation import Section
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.options.resnet import GROUPS, ResnetOptions
 from trainparity.workloads.randomness import SampleRandomness
-
-GROUPS = 8
 
 DEPTHS: dict[int, tuple[type[Any], tuple[int, ...]]] = {
     18: (BasicBlock, (2, 2, 2, 2)),
@@ -25,22 +22,6 @@ DEPTHS: dict[int, tuple[type[Any], tuple[int, ...]]] = {
 
 Norm = Callable[[int], nn.Module]
 NORMS: dict[str, Norm] = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, GROUPS)}
-
-
-class ResnetOptions(Section):
-    """Settings of `resnet`; the defaults are the article's ResNet-18."""
-
-    depth: Literal[18, 50, 101] = 18
-    stem: Literal["cifar", "imagenet"] = "cifar"
-    """`cifar`: a 3x3 convolution; `imagenet`: 7x7 with stride 2 and max-pooling, as in torchvision."""
-    width: int = Field(default=64, ge=GROUPS, multiple_of=GROUPS)
-    """Channels of the first stage, doubled in each further one: 64 is the article's, 8 trains on a laptop's CPU."""
-    norm: Literal["batch", "group"] = "batch"
-    """`batch`, as in the article, normalises over the micro-batch, which depends on how the global batch is cut;
-    `group` (Wu and He, arXiv 1803.08494) over one sample, so that every cut is the same training."""
-    augment: bool = True
-    """Crop out of padding of an eighth of the edge, the article's 4 of 32 pixels, and flip half of all images."""
-    classes: int = Field(default=10, ge=2)
 
 
 def build(options: ResnetOptions, channels: int) -> nn.Sequential:

@@ -6,20 +6,18 @@ the edge, and the gradient of that has no deterministic kernel on CUDA.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainparity.validation import ParamsError, Section
+from trainparity.validation import ParamsError
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.options.superres import CELL, SuperResOptions
 from trainparity.workloads.randomness import SampleRandomness
 from trainparity.workloads.tanhexp import tanhexp, tanhexp_recomputed
 
-CELL = 4
-"""The network works on cells of 4x4 pixels."""
 CHANNELS_PER_GROUP = 24
 _HALF_STEP = 0.5 / 255
 """Half the distance of two grey levels; it keeps the logits of black and white finite."""
@@ -40,21 +38,6 @@ SCALES = {"smoke": Scale(24, 1, 2, 8), "laptop": Scale(48, 3, 3, 16), "article":
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"function": tanhexp, "recomputed": tanhexp_recomputed}
-
-
-class SuperResOptions(Section):
-    """Settings of `superres`."""
-
-    scale: Literal["smoke", "laptop", "article"] = "smoke"
-    """A step of `smoke` takes milliseconds; `laptop` is for a laptop's CPU; `article` is the published size."""
-    upscale: Literal[2, 4] = 4
-    """How many times larger the network makes an image."""
-    crop: int = Field(default=32, ge=8, multiple_of=CELL)
-    """Edge in pixels of the square that is cut, at a random place, out of each image."""
-    activation: Literal["function", "recomputed"] = "function"
-    """TanhExp as the article's autograd function, or recomputed in the backward pass; their values are equal."""
-    global_residual: bool = False
-    """Learn the difference from the bicubic image (arXiv 1511.04587); the article's network learns the whole image."""
 
 
 class TanhExp(nn.Module):

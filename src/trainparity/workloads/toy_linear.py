@@ -3,15 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from trainparity.validation import Section
 from trainparity.workloads.base import Batch, Workload
-
-
-class ToyLinearOptions(Section):
-    """Settings of `toy-linear`."""
-
-    samples_per_device: int = 4
-    """The article sums its loss over this many samples on each device and averages over devices."""
+from trainparity.workloads.options.toy_linear import ToyLinearOptions
 
 
 class ToyLinear(Workload):
