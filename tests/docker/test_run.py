@@ -33,6 +33,7 @@ def test_the_whole_pipeline_runs_as_the_clones_owner(project: Project) -> None:
     before = (project.folder / "params.yaml").read_text()
     project.edit("configs", value={"gradaccum": {"accumulation_steps": 2}})
     project.edit("pairs", value={})
+    project.edit("parallel", value="gradaccum")
     running = start(project, "repro")
     said, _ = running.communicate()
     project.write("params.yaml", before)
