@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.synthetic import floor, judge, scaled, trace, twins
 from trainparity.parity.compare import compare_folders, compare_in_detail, describe_folders
@@ -62,6 +63,16 @@ def test_numbers_of_both_runs_stand_beside_each_other_with_the_band_of_the_twins
     assert fact(found, "clipping limit").left == [None] * 4 and fact(found, "clipping limit").right == [0.5] * 4
     assert "loss scale" not in {fact.name for fact in found.facts}
     assert 0 < max(value or 0 for value in fact(found, "gradient norm").band) < 1e-5
+
+
+def test_a_loss_that_was_not_handed_over_is_that_of_backward() -> None:
+    left, right = trace(), trace()
+    assert fact(described({}), "loss").left == [1.0] * 4
+    for run, loss in ((left, 0.5), (right, 0.75)):
+        run.arrays["loss"] = torch.full((4,), torch.nan)
+        run.arrays["rank/loss"] = torch.full((4, 1), loss, dtype=torch.float64)
+    found = describe(left, right, floor(), twins())
+    assert found and fact(found, "loss").difference == [0.25] * 4
 
 
 def test_samples_are_said_to_be_the_same_or_not() -> None:

@@ -76,7 +76,7 @@ def test_equal_commands_are_bitwise_without_twins_and_another_rate_is_named(tmp_
     assert found["bisection"]["smallest"] == [["--lr 2e-2"]]
     assert found["bisection"]["tried"] == {"--lr 2e-2": "different", "--steps 900": "bitwise"}
     assert "settings: --lr 2e-2: this alone is another training (2 sets of settings tried)" in found["text"]
-    assert "kept/a / kept/b: different" in found["text"]
+    assert "A / B: different" in found["text"]
     assert len(list((tmp_path / "kept/a/twins").glob("*/trace.json"))) == 2
 
 

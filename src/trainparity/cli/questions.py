@@ -24,10 +24,10 @@ class Questions:
     margin: float
 
     def judge(self, left: Path, right: Path) -> Verdict:
-        """Judge two recorded runs."""
+        """Judge two recorded runs, which the commands' output calls A and B."""
         from trainparity.parity.compare import compare_folders  # imports torch
 
-        return compare_folders(left, right, margin=self.margin)
+        return compare_folders(left, right, margin=self.margin, names=("A", "B"))
 
     def equal(self, left: Path, right: Path) -> bool:
         """Tell whether two recorded runs are equal in every bit."""

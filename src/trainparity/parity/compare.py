@@ -16,13 +16,20 @@ from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
 
 
-def compare_folders(left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0) -> Verdict:
+def compare_folders(
+    left: Path,
+    right: Path,
+    twins: Sequence[Path] = (),
+    *,
+    margin: float = 16.0,
+    names: tuple[str, str] | None = None,
+) -> Verdict:
     """Judge the run in `right` against the one in `left`; `left/twins/*` and `twins` measure the noise floor.
 
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
-    train gives `failed` or `skipped`.
+    train gives `failed` or `skipped`. `names` are what the verdict calls them: their folders, unless told otherwise.
     """
-    names = str(left), str(right)
+    names = names or (str(left), str(right))
     return _together({model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)})
 
 

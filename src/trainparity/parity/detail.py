@@ -128,8 +128,14 @@ def _fact(name: str, left: Trace, right: Trace, twins: Sequence[Trace], rows: li
 
 
 def _of_step(trace: Trace, name: str) -> Tensor:
-    """Return a number of each step, of an option the largest over parameters: float64 [T], NaN where there is none."""
+    """Return a number of each step, of an option the largest over parameters: float64 [T], NaN where there is none.
+
+    A loss that the loop did not hand over is that which backward began from: over micro-batches its sum, over ranks
+    its mean.
+    """
     array = trace.arrays.get(_FACTS[name])
+    if name == "loss" and (array is None or not array.isfinite().any()) and "rank/loss" in trace.arrays:
+        return trace.arrays["rank/loss"].double().mean(1)
     if array is None or not array.numel():
         return torch.full((len(trace.layout.steps),), torch.nan, dtype=torch.float64)
     values = array.double().reshape(len(array), -1)

@@ -72,7 +72,8 @@ class Fact(Record):
     """A number that both runs recorded at each step."""
 
     name: str
-    """`loss`, `learning rate`, `gradient norm`, `clipping limit`, `loss scale` or `samples`."""
+    """`loss`, `learning rate`, `gradient norm`, `clipping limit`, `loss scale` or `samples`. A loss that was not handed
+    to the recorder is that which backward began from: over micro-batches its sum, over ranks its mean."""
     left: Numbers
     """By step, of the run that the other is compared with."""
     right: Numbers
