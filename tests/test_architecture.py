@@ -31,7 +31,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "lingering", "ownership", "placement",
+        "errors", "lingering", "ownership", "placement",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -59,7 +59,7 @@ BELOW: dict[str, set[str]] = {
         "pipeline", "parity",
     },
     "report": {"params", "records", "environment", "printable"},
-    "api": {"records", "workloads", "parity", "checking", "environment", "running", "scratch"},
+    "api": {"validation", "records", "workloads", "parity", "checking", "environment", "running", "scratch"},
     "lightning": {"parity"},
     "transformers": {"parity"},
     "accelerate": {"parity"},

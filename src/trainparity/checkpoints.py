@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from trainparity.records.base import replacing, write_text
+from trainparity.records.tensors import save as save_tensors
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -51,7 +52,7 @@ def save(
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
     with replacing(folder) as unfinished:
         unfinished.mkdir()
-        save_file(tensors, unfinished / "state.safetensors")
+        save_tensors(tensors, unfinished / "state.safetensors")
         write_text(unfinished / "state.json", json.dumps({"param_groups": groups, "scalars": scalars}))
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import model_validator
 
-from tests.support.mlp import Mlp
+from tests.support.mlp import Mlp, MlpOptions
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, Workload, check, load, names, own_data, registry
 
@@ -60,6 +61,22 @@ class Raising(Mlp):
         raise ImportError("no such model zoo")
 
 
+class Ending(Mlp):
+    def __init__(self, options: Any) -> None:
+        os._exit(0)  # which reads as a verdict
+
+
+class RaisingOptions(MlpOptions):
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, values: Any) -> Any:
+        return values["hidden"] / 0 if values else 1 / 0
+
+
+class WithRaisingOptions(Mlp):
+    Options = RaisingOptions
+
+
 class WithDictOptions(Mlp):
     Options = dict  # type: ignore[assignment]
 
@@ -71,6 +88,8 @@ class WithDictOptions(Mlp):
         ("WithoutDefaults", "making .* ended with TypeError"),
         ("Raising", "making .* ended with ImportError: no such model zoo"),
         ("WithDictOptions", "its `Options` is no subclass of"),
+        ("Ending", "making .* ended with SystemExit: 0"),
+        ("WithRaisingOptions", "workload.options of .* ended with ZeroDivisionError"),
     ],
 )
 def test_a_class_that_can_not_be_made_is_a_mistake(name: str, message: str) -> None:
@@ -83,6 +102,11 @@ def test_a_class_that_can_not_be_made_is_a_mistake(name: str, message: str) -> N
     [
         (lambda: 1 / 0, "`data` of .* ended with ZeroDivisionError"),
         (lambda: sys.exit(0), "`data` of .* ended with SystemExit: 0"),
+        (lambda: os._exit(0), "`data` of .* ended with SystemExit: 0"),
+        (lambda: {"samples": torch.zeros(2)}, "a tensor is named 'samples'"),
+        (lambda: {1: torch.zeros(2)}, "a tensor is named 1"),
+        (lambda: {"inputs": torch.eye(2).to_sparse()}, "'inputs' is float32 on cpu, sparse_coo"),
+        (lambda: {"inputs": torch.zeros(2, device="meta")}, "'inputs' is float32 on meta"),
         (lambda: 5, "`data` of .* returned int, not tensors by name"),
         (lambda: {"inputs": [1]}, "'inputs' is no tensor"),
         (lambda: {"inputs": torch.zeros(())}, "'inputs' is no tensor"),
@@ -102,7 +126,9 @@ sys.stdout = sys.stderr = None
 if not (child := os.fork()):
     os._exit(3)  # its own is real
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-from tests.support.mlp import Mlp
+from pydantic import model_validator
+
+from tests.support.mlp import Mlp, MlpOptions
 """
 
 

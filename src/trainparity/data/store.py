@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
@@ -11,6 +11,7 @@ from trainparity.data.memory import fits
 from trainparity.data.prepared import FileFacts, Manifest, Prepared, TensorFacts
 from trainparity.data.streamed import Streamed
 from trainparity.records.base import RecordError, replacing
+from trainparity.records.tensors import save
 
 _FILE = "data.safetensors"
 _REMEDY = "make it again with `dvc repro -f -s prepare`"
@@ -20,7 +21,7 @@ def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str
     """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced."""
     with replacing(folder) as unfinished:
         unfinished.mkdir()
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _FILE)
+        save(tensors, unfinished / _FILE)
         manifest = Manifest(
             dataset=dataset,
             samples=len(next(iter(tensors.values()))),

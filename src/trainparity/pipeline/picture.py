@@ -10,6 +10,7 @@ from trainparity import workloads
 from trainparity.data.store import load as load_data
 from trainparity.params import Workload
 from trainparity.records.base import replacing
+from trainparity.workloads.checked import Checked
 
 
 def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
@@ -20,7 +21,7 @@ def draw(settings: Workload, weights: Path, prepared: Path, out: Path) -> bool:
         weights: Its safetensors file.
         prepared: The dataset's folder.
     """
-    workload, dataset = workloads.load(settings.name, settings.options), load_data(prepared)
+    workload, dataset = Checked(workloads.load(settings.name, settings.options)), load_data(prepared)
     model = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
     model.load_state_dict(load_file(weights))
     picture = workload.picture(model.eval(), dataset.batch(torch.arange(len(dataset))))

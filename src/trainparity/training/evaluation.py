@@ -5,16 +5,30 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from trainparity.data.prepared import Prepared
 from trainparity.params import Train
 from trainparity.records.evaluation import Evaluation
 from trainparity.training.loop import Trainer
 from trainparity.training.precision import autocast
 from trainparity.workloads import Workload
+from trainparity.workloads.checked import Checked, WorkloadError
 
 
-def predicts(workload: Workload, train: Train) -> bool:
-    """Tell whether there is anything to score: samples held out, and a workload that predicts classes."""
-    return train.holdout > 0 and type(workload).predict is not Workload.predict
+def predicts(workload: Workload, dataset: Prepared, train: Train) -> bool:
+    """Tell whether there is anything to score: samples held out, and a workload that predicts classes.
+
+    Raises:
+        WorkloadError: there are no true classes to compare with.
+    """
+    if not train.holdout or not Checked(workload).predicts:
+        return False
+    labels = dataset.tensors.get("labels")
+    if labels is None or labels.ndim != 1 or labels.is_floating_point():
+        raise WorkloadError(
+            f"`predict` of {type(workload).__name__} is scored by the dataset's tensor `labels`, integers [N], "
+            "which is not there: give it that name, or set train.holdout to 0"
+        )
+    return True
 
 
 def evaluate(trainer: Trainer, progress: Callable[[], None] = lambda: None) -> Evaluation:

@@ -65,7 +65,9 @@ def reference_lane(spec: RunSpec, timing: Timing, trainer: Trainer) -> tuple[Lan
         return None, None
     try:
         configuration = spec.beside.configuration
-        reference = Trainer(trainer.workload, trainer.dataset, spec.train, configuration, Execution(device=device))
+        reference = Trainer(
+            trainer.workload.plain, trainer.dataset, spec.train, configuration, Execution(device=device)
+        )
         steps = timing.warmup_steps + timing.steps
         lane = Lane(reference, configuration.loader, steps, spec.beside.placement.num_threads)
         lane.train(timing.warmup_steps, progress=lambda: None)

@@ -22,6 +22,7 @@ from trainparity.training.randomness import seed_step
 from trainparity.training.sampler import Sampler
 from trainparity.validation import ParamsError
 from trainparity.workloads import Batch, SampleRandomness, Workload
+from trainparity.workloads.checked import Checked, WorkloadError
 
 _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -45,7 +46,7 @@ class Trainer:
         order: int = 0,
     ) -> None:
         """Make the model and its optimizer; `order` other than 0 visits each global batch in another order."""
-        self.workload, self.dataset, self.train = workload, dataset, train
+        self.workload, self.dataset, self.train = Checked(workload), dataset, train
         self.configuration, self.execution = configuration, execution
         self.precision: Precision = configuration.precision
         if train.holdout >= len(dataset):
@@ -64,9 +65,7 @@ class Trainer:
         self.strategy: Strategy = strategies.load(configuration.strategy)(execution)
         # Initial weights come from the seed on the CPU, whatever device they move to.
         torch.manual_seed(train.seed)
-        self.plain = workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
-        if not isinstance(self.plain, nn.Module):
-            raise TypeError(f"`build_model` returned {type(self.plain).__name__}, not a torch.nn.Module")
+        self.plain = self.workload.build_model(dataset.batch(torch.zeros(1, dtype=torch.int64)))
         self.plain.train()
         if not train.dropout:
             without_dropout(self.plain)
@@ -74,8 +73,6 @@ class Trainer:
             to_float64(self.plain)
         self.wrap()
         self.scaler = grad_scaler(self.precision, execution.device)
-        self._counts_samples = type(workload).count is Workload.count
-        self._draws = type(workload).draw is not Workload.draw
 
     def wrap(self) -> None:
         """Set up memory format, recomputation, compilation, distribution, optimizer: each changes the next."""
@@ -118,7 +115,7 @@ class Trainer:
 
     def with_randomness(self, batch: Batch, step: int) -> Batch:
         """Add the randomness of a step's samples to a batch."""
-        if not self._draws:
+        if not self.workload.draws:
             return batch
         randomness = SampleRandomness(self.train.seed, self.sampler.epoch(step), batch["samples"])
         return batch | self.workload.draw(batch, randomness)
@@ -152,9 +149,6 @@ class Trainer:
             batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         with autocast(self.precision, device), self._offloaded_activations():
             loss = self.workload.loss(self.model, batch)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            found = f"a tensor {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise TypeError(f"`loss` returned {found}, not a scalar tensor: the sum over the batch's samples")
         if not micro_batch.counted:
             loss = loss * 0.0
         part = loss / count
@@ -165,10 +159,14 @@ class Trainer:
 
     def _global_count(self, step: int, micro_batches: list[MicroBatch]) -> int:
         """Return what the summed loss of the whole global batch is divided by."""
-        if self._counts_samples:  # the sampler knows their number
+        if self.workload.counts_samples:  # the sampler knows their number
             return self.sampler.batch_size(step)
         local = sum(self.workload.count(m.batch) for m in micro_batches if m.counted)
-        return int(self.strategy.sum(torch.tensor(local)))
+        if (count := int(self.strategy.sum(torch.tensor(local)))) < 1:
+            raise WorkloadError(
+                f"`count` of {self.workload.name} returned 0 for all of a global batch: nothing to divide by"
+            )
+        return count
 
     def _offloaded_activations(self) -> AbstractContextManager[object]:
         if self.configuration.offload not in ("activations", "both"):

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from trainparity import checkpoints
@@ -13,6 +12,7 @@ from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import write_csv
+from trainparity.records.tensors import save as save_tensors
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.precision import deterministic
@@ -96,7 +96,7 @@ class ParityPhase:
         assert trace is not None
         self._output.mkdir(parents=True, exist_ok=True)
         if not self._twin:
-            save_file(weights, self._output / "weights.safetensors")
+            save_tensors(weights, self._output / "weights.safetensors")
             write_csv(self._output / "loss.csv", ("step", "loss"), enumerate(trace.arrays["loss"].tolist()))
         trace.save(self._output)
         self._resuming.remove()

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from safetensors.torch import save_file
 
 from trainparity import checkpoints
 from trainparity.records.base import write_csv
+from trainparity.records.tensors import save as save_tensors
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import Progress
 from trainparity.training.resuming import Resuming
@@ -39,5 +39,5 @@ def write(spec: RunSpec, trainer: Trainer, losses: list[float]) -> None:
     if trainer.execution.rank == 0:
         output = spec.work / "state"
         output.mkdir(parents=True, exist_ok=True)
-        save_file(weights, output / "weights.safetensors")
+        save_tensors(weights, output / "weights.safetensors")
         write_csv(output / "loss.csv", ("step", "loss"), enumerate(losses))

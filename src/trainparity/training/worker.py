@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ import torch.distributed as dist
 
 from trainparity import workloads
 from trainparity.data.store import load as load_data
+from trainparity.errors import UserError
 from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution
@@ -47,8 +49,11 @@ def main() -> int:
     except SystemExit as error:
         _report(spec, rank, f"the program called sys.exit({'' if error.code is None else repr(error.code)})")
         return 1
-    except Exception as error:
-        _report(spec, rank, f"{type(error).__name__}: {error}")
+    except UserError as error:
+        _report(spec, rank, str(error))
+        return 1
+    except (Exception, KeyboardInterrupt) as error:  # SIGINT is noted only: nobody but the user's code raises it
+        _report(spec, rank, _sentence(error))
         return 1
     (spec.work / ENDED.format(rank)).touch()
     return 0
@@ -70,6 +75,19 @@ def _report(spec: RunSpec, rank: int, message: str) -> None:
     failure.write(spec.work / f"failure-{rank}.json")
 
 
+def _sentence(error: BaseException) -> str:
+    """Say what was raised, and where in the user's own code, or by what this called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _LIBRARIES.search(frame.filename) and Path(frame.filename).exists()]
+    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name})" if own else ""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return "; ".join([text + place, *getattr(error, "__notes__", ())])
+
+
+_LIBRARIES = re.compile(rf"site-packages|/lib/python|^<|^{re.escape(str(Path(__file__).parents[1]))}/")
+"""Files that are none of the user's."""
+
+
 def run(spec: RunSpec, execution: Execution, deadline: StepDeadline | None = None) -> None:
     """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
     torch.set_num_threads(spec.placement.num_threads)
@@ -85,6 +103,7 @@ class _Phases:
         self._dataset = load_data(spec.data)
         self._main = execution.rank == 0
         self._stop = _StopRequest()
+        self._scores = predicts(self._workload, self._dataset, spec.train)
         self._first = self._trainer()
         self._timed = self._num_timed_steps()
         self._total = self._first.num_steps * (1 + spec.twins) + self._timed
@@ -165,7 +184,7 @@ class _Phases:
                 are no training of its own.
         """
         path = self._spec.work / "state" / "evaluation.json"
-        if path.exists() or not predicts(self._workload, self._spec.train):
+        if path.exists() or not self._scores:
             return
         if trained is None:
             trained = self._trainer()

@@ -69,7 +69,8 @@ def load(name: str, options: Mapping[str, Any], path: Path = Path("params.yaml")
     else:
         choices = not_one_of(name, list(ours))
         raise ParamsError(f"{path}: workload.name: {choices}; or give your own as package.module:Class")
-    checked = validate(workload.Options, dict(options), path, ("workload", "options"))
+    with _users_code(f"{path}: workload.options of {name}: checking them"):
+        checked = validate(workload.Options, dict(options), path, ("workload", "options"))
     with _users_code(f"{path}: workload.name: making {name}"):
         return workload(checked)
 
@@ -80,7 +81,7 @@ def own_data(workload: "Workload", path: Path = Path("params.yaml")) -> "Batch |
     Raises:
         ParamsError: its `data` raised, or returned anything but tensors of one length.
     """
-    from torch import Tensor
+    from torch import Tensor, complex32, strided
 
     where = f"{path}: dataset.name: own: `data` of {type(workload).__name__}"
     with _users_code(where):
@@ -90,12 +91,23 @@ def own_data(workload: "Workload", path: Path = Path("params.yaml")) -> "Batch |
     if not isinstance(tensors, Mapping):
         raise ParamsError(f"{where} returned {type(tensors).__name__}, not tensors by name")
     for name, tensor in tensors.items():
+        if not isinstance(name, str) or name in _TAKEN:
+            raise ParamsError(f"{where}: a tensor is named {name!r}; allowed: any text but {' and '.join(_TAKEN)}")
         if not isinstance(tensor, Tensor) or not tensor.ndim or not len(tensor):
             raise ParamsError(f"{where}: {name!r} is no tensor [N, ...] of at least one sample")
+        if tensor.device.type != "cpu" or tensor.layout != strided or tensor.is_quantized or tensor.dtype == complex32:
+            what = f"{tensor.dtype} on {tensor.device}, {tensor.layout}".replace("torch.", "")
+            raise ParamsError(
+                f"{where}: {name!r} is {what}; allowed: a dense tensor on the CPU, of a plain number format"
+            )
     lengths = {name: len(tensor) for name, tensor in tensors.items()}
     if len(set(lengths.values())) > 1:
         raise ParamsError(f"{where}: tensors of unequal length: {lengths}")
     return tensors
+
+
+_TAKEN = ("samples", "__metadata__")
+"""The indices of a batch's samples, which the loop adds; what the file's format keeps for itself."""
 
 
 def module_of(name: str) -> str:
@@ -110,7 +122,7 @@ def _import(name: str, path: Path) -> "type[Workload]":
     module_name, _, class_name = name.partition(":")
     try:
         ours = (ImportError, ValueError)  # said below, without a traceback
-        with _users_code(f"{path}: workload.name: importing {module_name}", but=ours), _own_process_kept():
+        with _users_code(f"{path}: workload.name: importing {module_name}", but=ours):
             module = importlib.import_module(module_name)
         found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -130,7 +142,8 @@ def _import(name: str, path: Path) -> "type[Workload]":
 def _users_code(doing: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn what a user's code raises into a `ParamsError` under its traceback, `but` these and our own errors."""
     try:
-        yield
+        with _own_process_kept():
+            yield
     except (UserError, MemoryError):
         raise
     except but:
@@ -144,7 +157,7 @@ def _users_code(doing: str, but: tuple[type[Exception], ...] = ()) -> Iterator[N
 def _own_process_kept() -> Iterator[None]:
     """Restore the working directory and the streams afterwards, and have `os._exit` raise `SystemExit` meanwhile.
 
-    A module that calls it would end a command with its exit code, which reads as a verdict.
+    Code that calls it would end a command with its exit code, which reads as a verdict.
     """
     own, end = os.getpid(), os._exit
 
