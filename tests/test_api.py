@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -14,6 +14,7 @@ from trainparity.errors import UserError
 from trainparity.records.check import CheckReport
 from trainparity.records.verdict import Verdict
 from trainparity.report import markdown
+from trainparity.running.command import Command
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +49,7 @@ def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
     other = trainparity.compare(tmp_path / "a", str(tmp_path / "b"))
     assert (same.verdict, same.exit_code) == ("bitwise", 0)
     assert (other.verdict, other.cause, other.exit_code) == ("different", "learning-rate", 1)
+    assert same and not other  # so that `assert compare(a, b)` means what it says
     assert "<td>different</td>" in other._repr_html_() and "learning-rate" in other._repr_html_()
     assert trainparity.compare(tmp_path / "a", tmp_path / "none").verdict == "cannot judge"
 
@@ -55,6 +57,41 @@ def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
 def test_a_mistake_in_a_check_is_said() -> None:
     with pytest.raises(UserError, match="can't be imported"):
         trainparity.check("nowhere:Model", ["ddp:2"])
+
+
+class Elsewhere:
+    """A class that other processes could import; `Inside` they could not."""
+
+    class Inside:
+        pass
+
+
+Shown = type("Shown", (), {"__module__": "__main__"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None, ["ddp:2"]), "the workload is None; give a class"),
+        ((Elsewhere.Inside, ["ddp:2"]), "Elsewhere.Inside is defined inside of a function or class"),
+        ((Shown, ["ddp:2"]), "Shown is defined in a notebook, or in the script itself"),
+        ((Elsewhere, [2]), "--against: 2 is no text"),
+        ((Elsewhere, "dpp:2"), "--against dpp:2: 'dpp' is not one of"),
+        ((Elsewhere, "ddp:2"), "is no subclass of"),
+    ],
+)
+def test_what_a_check_is_given_is_checked(arguments: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        trainparity.check(*arguments)
+
+
+def test_what_a_run_is_given_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no command"):
+        trainparity.run([], tmp_path)
+    for option in ({"twins": -1}, {"steps": -1}, {"interval": 0}):
+        with pytest.raises(ValueError, match="it must be at least"):
+            trainparity.run("true", tmp_path, **option)
+    assert Command.of([Path("a b"), "c"]).arguments == ("a b", "c")
 
 
 def test_no_text_of_a_verdict_is_markup() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from accelerate.tracking import GeneralTracker
 from torch import nn
 
+from trainparity.parity.arguments import is_number
 from trainparity.parity.recorder import Recorder, record
 
 
@@ -44,9 +45,9 @@ class RecordTracker(GeneralTracker):  # type: ignore[misc]  # Accelerate has no 
         self.options = self.options | {"settings": {**self.options.get("settings", {}), **plain}}
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
-        """Note figures of the current optimizer step."""
+        """Note figures of the current optimizer step; texts and other values that are no number are left out."""
         if self.recorder:
-            self.recorder.log(**values)
+            self.recorder.log(**{name: value for name, value in values.items() if is_number(value)})
 
     def finish(self) -> None:
         """Write the trace."""

@@ -10,31 +10,39 @@ from typing import Any
 from trainparity.records.check import CheckReport
 from trainparity.records.verdict import Verdict
 from trainparity.scratch import scratch
+from trainparity.validation import ParamsError
 from trainparity.workloads.base import Workload
 
 __all__ = ["CheckReport", "Verdict", "check", "compare", "run"]
 
 
-def compare(left: str | Path, right: str | Path, *, twins: Sequence[str | Path] = (), margin: float = 16.0) -> Verdict:
+def compare(
+    left: str | Path, right: str | Path, *, twins: str | Path | Sequence[str | Path] = (), margin: float = 16.0
+) -> Verdict:
     """Say whether two recorded runs are the same training.
 
     Args:
         left: The reference's folder, as `record` or `run` wrote it.
         right: The other run's folder.
         twins: Folders of twins that measure the noise floor, besides those in `left/twins`.
-        margin: `equivalent` means: within so many times the noise floor; at least 1.
+        margin: `equivalent` means: within so many times the noise floor; from 1 to 10,000.
 
     Returns:
-        The verdict. A folder that cannot be read gives `cannot judge` with the reason; nothing is raised for it.
+        The verdict, which is true where it is the same training: `assert compare(a, b)`. A folder that cannot be read
+        gives `cannot judge` with the reason; nothing is raised for it.
+
+    Raises:
+        ValueError: the margin is out of range.
     """
     from trainparity.parity.compare import compare_folders
 
-    return compare_folders(Path(left), Path(right), [Path(twin) for twin in twins], margin=margin)
+    several = [twins] if isinstance(twins, str | Path) else twins
+    return compare_folders(Path(left), Path(right), [Path(twin) for twin in several], margin=margin)
 
 
 def check(
     workload: str | type[Workload],
-    against: Sequence[str],
+    against: str | Sequence[str],
     *,
     options: Mapping[str, Any] | str = "{}",
     dataset: Mapping[str, Any] | str | None = None,
@@ -67,9 +75,12 @@ def check(
         seeds: Seeds of the learning curves by which a change of precision is judged: at least 4; 0: none.
         float64: Judge a difference again in float64.
         bisect: Of a candidate of several settings that is different, find those that are another training.
-        margin: `equivalent` means: within so many times the noise floor; at least 1.
+        margin: `equivalent` means: within so many times the noise floor; from 1 to 10,000.
         keep: A folder for the runs; by default they are removed.
         progress: Called with a line of text before each training.
+
+    Returns:
+        The verdicts; true where every candidate is the same training.
 
     Raises:
         ParamsError: an argument is wrong, or the workload cannot be imported.
@@ -79,6 +90,7 @@ def check(
     from trainparity.checking.settings import assemble, candidates
     from trainparity.environment import detect
 
+    against = [against] if isinstance(against, str) else list(against)
     chosen = candidates(against)
     params = assemble(
         _named(workload),
@@ -100,11 +112,13 @@ def check(
         return judge(checker, against, float64=float64, bisected=bisect)
 
 
-def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, steps: int = 40, interval: int = 1) -> int:
+def run(
+    command: str | Sequence[str | Path], folder: str | Path, *, twins: int = 3, steps: int = 40, interval: int = 1
+) -> int:
     """Record a training script as it is, and its twins, for `compare`.
 
     Args:
-        command: The command, as a list of words or as one would write it in a shell; no shell runs it.
+        command: The command, as a list of words and paths or as one would write it in a shell; no shell runs it.
         folder: Where the run is kept; an earlier one of ours is replaced.
         twins: Further runs, with weights moved by half an ulp, that measure the noise floor.
         steps: Optimizer steps after which the script is stopped; 0: never.
@@ -114,16 +128,32 @@ def run(command: str | Sequence[str], folder: str | Path, *, twins: int = 3, ste
         The command's exit code; 0 if it was stopped after `steps`.
 
     Raises:
+        ValueError: a number is out of range.
         RunError: no optimizer step was recorded, or a twin failed.
         StoppedBySignal: this process got a signal; nothing is kept.
     """
     from trainparity.running.command import Command, Runner
     from trainparity.running.record import Settings, record_command
 
-    parsed = Command.parse(command) if isinstance(command, str) else Command(tuple(command))
+    for name, value, least in (("twins", twins, 0), ("steps", steps, 0), ("interval", interval, 1)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    parsed = Command.parse(command) if isinstance(command, str) else Command.of(command)
     with Runner(several=twins > 0) as runner:
         return record_command(runner, parsed, Path(folder), Settings(steps, interval, twins)).exit_code
 
 
 def _named(workload: str | type[Workload]) -> str:
-    return workload if isinstance(workload, str) else f"{workload.__module__}:{workload.__qualname__}"
+    if isinstance(workload, str):
+        return workload
+    if not isinstance(workload, type):
+        raise ParamsError(
+            f"the workload is {workload!r}; give a class, package.module:Class or the name of one of ours"
+        )
+    module, name = workload.__module__, workload.__qualname__
+    if module == "__main__" or "." in name:
+        where = "inside of a function or class" if "." in name else "in a notebook, or in the script itself"
+        raise ParamsError(
+            f"{name} is defined {where}: other processes train it, so put it into a file that is imported"
+        )
+    return f"{module}:{name}"

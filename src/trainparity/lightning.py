@@ -28,6 +28,13 @@ class RecordCallback(lightning.Callback):
             raise ValueError(f"{number} optimizers: call trainparity.record for each of them in on_train_start")
         self.recorder = record(pl_module, trainer.optimizers[0], self.folder, **self.options)
 
+    def on_exception(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
+    ) -> None:
+        """Write the steps that were made, as a `with` block does."""
+        if self.recorder:
+            self.recorder.close()
+
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Write the trace."""
         if self.recorder:

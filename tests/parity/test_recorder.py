@@ -1,6 +1,7 @@
 """The Recorder in plain loops, and what `trainparity compare` says of them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +154,88 @@ def test_mistakes_in_arguments_are_named(tmp_path: Path) -> None:
         trainparity.record(model, optimizer, tmp_path, follow=tmp_path)
     with pytest.raises(TypeError, match="the optimizer is a dict"):
         trainparity.record(model, {}, tmp_path)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (None, {}, "the model is a NoneType"),
+        (nn.Linear, {}, "the model is the class Linear"),
+        (nn.Flatten(), {}, "has no parameters"),
+        (model, {"interval": 1.5}, "interval is 1.5; it must be an integer"),
+        (model, {"every": True}, "every is True; it must be an integer"),
+        (model, {"sketch_size": 0}, "sketch_size is 0; it must be at least 1"),
+        (model, {"settings": {"a": {"b": 1}}}, "settings has 'a'"),
+        (model, {"settings": [1]}, "settings is a list"),
+    ]
+    for given, options, message in wrong:
+        with pytest.raises((TypeError, ValueError), match=message):
+            trainparity.record(given, optimizer, tmp_path, **options)
+
+
+@pytest.mark.parametrize("margin", [0.5, -1.0, float("nan"), float("inf"), 1e300])
+def test_a_margin_that_would_call_anything_equivalent_is_refused(margin: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"margin is .*; it must be from 1 to 10,000"):
+        compare_folders(tmp_path, tmp_path, margin=margin)
+
+
+def test_a_reference_that_is_recorded_again_is_not_judged_by_the_twins_of_the_old_one(tmp_path: Path) -> None:
+    """Twins of a loop that was edited meanwhile could hide a fault of the same size."""
+    train(tmp_path / "a")
+    for twin in (1, 2):
+        train(tmp_path / "a", twin=twin, scale=1.05)
+    train(tmp_path / "b", scale=1.01)
+    train(tmp_path / "a")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.calibrated) == ("different", False)
+
+
+def test_of_two_recorders_of_one_folder_the_last_one_has_it(tmp_path: Path) -> None:
+    """As in a notebook whose cell is run again; models that train beside each other have names."""
+    model, data = nn.Linear(8, 1), torch.ones(4, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        model(data).sum().backward()
+        optimizer.step()
+
+    first = trainparity.record(model, optimizer, tmp_path)
+    step()
+    with pytest.warns(UserWarning, match="a Recorder that was not closed after 1 steps gives way"):
+        second = trainparity.record(model, optimizer, tmp_path)
+    step()
+    step()
+    second.close()
+    first.close()
+    assert Trace.load(tmp_path).layout.steps == [0, 1]
+    with pytest.raises(ValueError, match="this Recorder is closed"), second:
+        step()
+    trainparity.record(model, optimizer, tmp_path)
+    other = nn.Linear(8, 1)
+    two = pytest.raises(ValueError, match="two Recorders at a time; give each model a name")
+    with trainparity.record(other, torch.optim.SGD(other.parameters()), tmp_path), two:
+        step()
+
+
+def test_a_process_that_a_training_forks_does_not_write_its_trace(tmp_path: Path) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder = trainparity.record(model, optimizer, tmp_path / "a")
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    child = os.fork()
+    if not child:
+        recorder.close()  # as its exit functions do
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not (tmp_path / "a").exists()
+    recorder.close()
+    assert Trace.load(tmp_path / "a").layout.steps == [0]
+
+
+@pytest.mark.parametrize("value", ["much", None, torch.ones(2), 1j])
+def test_a_figure_that_is_no_number_is_named(value: Any, tmp_path: Path) -> None:
+    model = nn.Linear(8, 1)
+    with trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path) as recorder:
+        recorder.log(loss=1, other=torch.ones(1))
+        with pytest.raises(TypeError, match=r"log\(loss=...\) got a "):
+            recorder.log(loss=value)
 
 
 def test_the_loss_scaler_is_followed_through_skipped_steps(tmp_path: Path) -> None:

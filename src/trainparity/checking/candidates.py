@@ -33,6 +33,8 @@ def parse(text: str) -> Configuration:
     Raises:
         ParamsError: a word or number of it is not known.
     """
+    if not isinstance(text, str):
+        raise ParamsError(f"--against: {text!r} is no text; allowed: words such as ddp:2+gradaccum:2")
     settings: dict[str, Any] = {"strategy": "single", "device": "auto", "precision": "fp32"}
     for part in text.split("+"):
         word, _, number = part.partition(":")

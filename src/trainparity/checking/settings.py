@@ -20,7 +20,8 @@ def candidates(texts: Sequence[str]) -> dict[str, Configuration]:
     Raises:
         ParamsError: one of them is not known.
     """
-    return {name(text): parse(text) for text in texts}
+    parsed = {text: parse(text) for text in texts}
+    return {name(text): configuration for text, configuration in parsed.items()}
 
 
 def assemble(
@@ -61,8 +62,10 @@ def assemble(
 
 
 def _yaml(option: str, text: Mapping[str, Any] | str) -> Any:
-    if not isinstance(text, str):
+    if isinstance(text, Mapping):
         return dict(text)
+    if not isinstance(text, str):
+        raise ParamsError(f"{option}: {text!r}: must be a mapping, or YAML of one")
     content = parse_yaml(text, f"{option} {text}")
     if not isinstance(content, dict):
         raise ParamsError(f"{option} {text}: must be a mapping such as {{name: value}}")

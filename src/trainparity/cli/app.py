@@ -20,6 +20,8 @@ HtmlPath = Annotated[
     typer.Option("--html", help="Write the answer as a page: layers, steps, causes, plots.", dir_okay=False),
 ]
 
+Margin = Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1, max=10_000)]
+
 _PANELS = {
     "Is it the same training?": ("ab", "run", "compare", "check", "curves", "export"),
     "A project and its pipeline": ("init", "repro", "train", "show", "plots", "status", "validate", "join"),

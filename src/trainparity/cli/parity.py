@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
-from trainparity.cli.app import HtmlPath, command
+from trainparity.cli.app import HtmlPath, Margin, command
 from trainparity.environment import detect
 from trainparity.records.controls import ControlReport
 from trainparity.records.verdict import Verdict
@@ -27,7 +27,7 @@ def compare(
         list[Path] | None,
         typer.Option(help="A twin's folder; once for each. Those in LEFT/twins are used anyway.", file_okay=False),
     ] = None,
-    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    margin: Margin = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
@@ -85,7 +85,7 @@ def check(
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Of several settings joined by +, find those that make the difference.")
     ] = False,
-    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    margin: Margin = 16.0,
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,

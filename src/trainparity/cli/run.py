@@ -9,7 +9,7 @@ import typer
 
 from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
-from trainparity.cli.app import HtmlPath, command
+from trainparity.cli.app import HtmlPath, Margin, command
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.running.errors import RunError
 
@@ -74,7 +74,7 @@ def ab(
     twins: Twins = 3,
     steps: Steps = 40,
     interval: Interval = 1,
-    margin: Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1)] = 16.0,
+    margin: Margin = 16.0,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Of several options that differ, find those that make the difference.")
     ] = False,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trainparity.parity.detail import describe
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
+from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces
@@ -28,7 +29,11 @@ def compare_folders(
 
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
     train gives `failed` or `skipped`. `names` are what the verdict calls them: their folders, unless told otherwise.
+
+    Raises:
+        ValueError: the margin is out of range.
     """
+    check_margin(margin)
     names = names or (str(left), str(right))
     return _together({model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)})
 
@@ -37,6 +42,7 @@ def compare_in_detail(
     left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0
 ) -> tuple[Verdict, dict[str, Detail]]:
     """Return what `compare_folders` and `describe_folders` return, reading each trace once."""
+    check_margin(margin)
     names = str(left), str(right)
     verdicts: dict[str, Verdict] = {}
     details: dict[str, Detail] = {}

@@ -6,9 +6,22 @@ from trainparity.parity.recording.trace import Layout
 MARGIN = 16.0
 """The margin of fp32: a few rare roundings may decide there, which no twin happened to make."""
 
+LARGEST = 10_000.0
+"""Faults begin at some hundred times the floor: beyond this, a margin would call anything equivalent."""
+
 _COARSE = 3 / 8
 """Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
 roundings: right runs under bf16 and fp16 lie within twice the floor, as twins move all weights by a unit of it."""
+
+
+def check(margin: float) -> None:
+    """Refuse a margin with which a verdict would mean nothing.
+
+    Raises:
+        ValueError: it is no number from 1 to `LARGEST`.
+    """
+    if not 1 <= margin <= LARGEST:  # nan is not
+        raise ValueError(f"margin is {margin}; it must be from 1 to {LARGEST:,.0f}")
 
 
 def is_coarse(layout: Layout) -> bool:

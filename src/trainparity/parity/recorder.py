@@ -3,6 +3,7 @@
 import atexit
 import itertools
 import os
+import warnings
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity import arguments
 from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
@@ -41,7 +43,8 @@ def record(
     Args:
         model: What the loop calls: plain, or wrapped by DDP, FSDP2, `torch.compile`, Accelerate, Fabric.
         optimizer: A `torch.optim.Optimizer`, or what Accelerate, Lightning or Fabric made of one.
-        folder: Where trace.json and trace.safetensors are written when the run ends.
+        folder: Where trace.json and trace.safetensors are written when the run ends. Those of an earlier run are
+            removed, with its curve and the traces of its twins.
         samples: Where samples get their identity: a keyword argument of the model's forward that holds their
             indices, or a function of its (args, kwargs); by default their contents.
         interval: Trace every so many optimizer steps, besides the first ones. 1 traces all.
@@ -57,20 +60,14 @@ def record(
 
     Raises:
         ValueError: an argument is out of range, or the name is no file name.
-        TypeError: the optimizer is none.
+        TypeError: an argument is of another type.
         RecordError: the run to follow has no state to load.
     """
     number = _asked_twin() if twin is None else twin
     folder = Path(folder).absolute()  # loops change their working directory
     follow = None if follow is None else Path(follow).absolute()
-    for option, value, least in (
-        ("interval", interval, 1),
-        ("first", first, 0),
-        ("every", every, 0),
-        ("twin", number, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{option} is {value}; it must be at least {least}")
+    least = {"interval": (interval, 1), "first": (first, 0), "every": (every, 0), "twin": (number, 0)}
+    arguments.check(model, settings, **least, sketch_size=(sketch_size, 1))
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
@@ -104,8 +101,12 @@ class Recorder:
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
+        self._pid = os.getpid()
         if session.rank == 0:
-            (self.folder / "trace.json").unlink(missing_ok=True)
+            _remove_earlier(folder)
+        if (other := _OPEN.get(folder)) is not None:
+            other._give_way(session.watch.optimizer)
+        _OPEN[folder] = self
         self._after = session.watch.optimizer.register_step_post_hook(self._updated)
         session.watch.clipping.on_skipped = self._finish
         session.start(0)
@@ -114,7 +115,12 @@ class Recorder:
         self._finalizer = Finalize(None, self.close, exitpriority=0)
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.folder}: this Recorder is closed; call trainparity.record again")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -124,20 +130,23 @@ class Recorder:
     def log(self, **values: float | Tensor) -> None:
         """Note figures of the current step, such as loss: they make the curve that whole runs are compared by."""
         for name, value in values.items():
-            number = float(torch.as_tensor(value).detach())
+            if not arguments.is_number(value):
+                raise TypeError(f"log({name}=...) got a {type(value).__name__}; give a number, or a tensor of one")
+            number = float(value.detach() if isinstance(value, Tensor) else value)
             self._curve.append((self.step, name, number))
             if name == "loss":
                 self._loss = number
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the steps of another optimizer from now on, which the loop has made in place of the first."""
+        self._check_open()
         self._after.remove()
         self._session.watch.go_on_with(optimizer)
         self._after = self._session.watch.optimizer.register_step_post_hook(self._updated)
 
     def close(self) -> None:
         """Write the trace and remove all hooks."""
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:  # a process that the training forked inherits this
             return
         self.abandon()
         trace = self._session.trace(self._settings) if self._session.rank == 0 else None
@@ -150,10 +159,27 @@ class Recorder:
     def abandon(self) -> None:
         """Remove all hooks, and write nothing."""
         self._closed = True
+        if _OPEN.get(self.folder) is self:
+            del _OPEN[self.folder]
         atexit.unregister(self.close)
         self._finalizer.cancel()
         self._after.remove()
         self._session.close()
+
+    def _give_way(self, optimizer: torch.optim.Optimizer) -> None:
+        """Write nothing, as one of this optimizer has the folder now: as in a notebook whose cell is run again."""
+        made, own = self.step, self._session.watch.optimizer
+        self.abandon()
+        if own is not optimizer:
+            own.register_step_post_hook(self._refuse_step)
+        if made:
+            text = f"{self.folder}: a Recorder that was not closed after {made} steps gives way to a new one"
+            warnings.warn(text, stacklevel=4)
+
+    def _refuse_step(self, *_: Any) -> None:
+        raise ValueError(
+            f"{self.folder}: two Recorders at a time; give each model a name of its own: record(..., name='G')"
+        )
 
     def _updated(self, *_: Any) -> None:
         if not self._busy:
@@ -168,6 +194,18 @@ class Recorder:
         self._session.start(self.step)
         self._busy = False
 
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove an earlier run's trace, its curve and the traces of its twins, which measured the floor of that run."""
+    if (folder / "trace.json").exists():
+        for twin in folder.glob("twins/*/trace.json"):
+            twin.unlink()
+    for name in ("trace.json", "curve.csv"):
+        (folder / name).unlink(missing_ok=True)
+
+
+_OPEN: dict[Path, Recorder] = {}
+"""Recorders that are not closed yet, by the folders that they will write."""
 
 _STEPS_OF_ALL = itertools.count()
 """Numbers the steps of all optimizers that are recorded in this process, in the order in which they are made."""

@@ -17,3 +17,7 @@ class CheckReport(Record):
         """1 if any candidate is another training, else 2 if any could not be judged, else 0."""
         codes = [result.exit_code for result in self.results.values()]
         return 1 if 1 in codes else max(codes, default=0)
+
+    def __bool__(self) -> bool:
+        """Tell whether every candidate is the same training."""
+        return self.exit_code == 0

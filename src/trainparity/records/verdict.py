@@ -162,6 +162,10 @@ class Verdict(Record):
         own = 0 if same else 1 if self.verdict == "different" else 2
         return 1 if 1 in (own, learned) else max(own, learned)
 
+    def __bool__(self) -> bool:
+        """Tell whether it is the same training: so that `assert compare(a, b)` holds for nothing else."""
+        return self.exit_code == 0
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         over = self.distance_over_floor

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,13 @@ class Command:
         if not words or not words[0]:
             raise RunError(f"{text!r} is no command")
         return cls(tuple(words), environment)
+
+    @classmethod
+    def of(cls, words: Sequence[str | os.PathLike[str]]) -> Self:
+        """Take a command in words."""
+        if not words:
+            raise RunError("[] is no command")
+        return cls(tuple(os.fspath(word) for word in words))
 
     def __str__(self) -> str:
         """Return it as a shell's user writes it, to be shown and kept: secrets among the variables are not told."""

@@ -1,0 +1,45 @@
+"""What `trainparity.record` may be given: a mistake is said at the first step, not when the trace is written."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def check(model: object, settings: object, **numbers: tuple[object, int]) -> None:
+    """Check arguments.
+
+    Args:
+        model: What the loop calls.
+        settings: Facts of the loop.
+        numbers: By the argument's name its value and the least that is allowed.
+
+    Raises:
+        TypeError: an argument is of another type.
+        ValueError: a number is out of range, or the model has no parameters.
+    """
+    if not isinstance(model, nn.Module):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise TypeError(f"the model is {kind}; give a torch.nn.Module")
+    if next(model.parameters(), None) is None:
+        raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
+    for name, (value, least) in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}; it must be an integer")
+        if value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    _check_settings({} if settings is None else settings)
+
+
+def _check_settings(settings: Any) -> None:
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"settings is a {type(settings).__name__}; give a dict")
+    for name, value in settings.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | bool | None):
+            raise TypeError(f"settings has {name!r}: {value!r}; allowed: texts, numbers, true, false and None by name")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a figure can be logged: a number of Python or NumPy, or a tensor of one."""
+    return isinstance(value, Real) or (isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex())
