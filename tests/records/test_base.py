@@ -1,15 +1,18 @@
 import errno
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from trainparity.records import base
 from trainparity.records.base import RecordError, move_folder, replacing, write_text
 from trainparity.records.known_answer import KnownAnswer
 
@@ -170,3 +173,19 @@ def test_a_move_that_fails_leaves_both_folders(fault: str, tmp_path: Path, monke
     monkeypatch.setattr(shutil, "move", move)
     assert (target / "file").read_text() == "old" and (source / "file").read_text() == "new"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "work"]
+
+
+def test_what_is_no_file_is_written_into_and_stays(tmp_path: Path) -> None:
+    """As /dev/null, which root could replace; not tried with that one."""
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_text(pipe, "answer")
+    reader.join()
+    assert (read, pipe.is_fifo(), list(tmp_path.iterdir())) == (["answer"], True, [pipe])
+    with (tmp_path / "file").open("w") as file:
+        write_text(Path(f"/dev/fd/{file.fileno()}"), "answer")
+    assert (tmp_path / "file").read_text() == "answer"
+    assert base._is_no_file(Path("/dev/null")) and base._is_no_file(Path("/dev/stdout"))
+    assert not base._is_no_file(tmp_path / "file") and not base._is_no_file(tmp_path / "none")

@@ -83,9 +83,23 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file whole or not at all; into a device or a pipe, such as /dev/null, which stays what it is."""
+    if _is_no_file(path):
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(text)
+        return
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def _is_no_file(path: Path) -> bool:
+    """Tell whether a path is a device, a pipe or a name of an open file: root could put a file in its place."""
+    if path.absolute().parent in _NAMES_OF_STREAMS:
+        return True
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+_NAMES_OF_STREAMS = {Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")}
 
 
 @contextmanager
