@@ -48,3 +48,14 @@ def test_the_page_is_drawn_without_a_request(project: Path) -> None:
     with pytest.raises(UserError, match="DVC has nothing to draw"):
         draw(["no-such-revision"], page)
     assert page.exists()
+
+
+def test_without_git_it_shows_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    with pytest.raises(UserError, match="DVC has nothing to draw"):
+        draw([], Path("page.html"))
+    (tmp_path / "dvc.yaml").write_text(PLOTS)
+    (tmp_path / "loss.csv").write_text("step,loss\n0,2.3\n1,2.1\n")
+    draw([], Path("page.html"))
+    assert "vegaEmbed('#" in Path("page.html").read_text()

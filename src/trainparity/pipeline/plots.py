@@ -19,7 +19,8 @@ def draw(revisions: Sequence[str], page: Path) -> None:
     """Write what `dvc plots diff` shows of some revisions as one file, which loads nothing.
 
     Args:
-        revisions: Of Git, or names of experiments; none: the last commit and what has changed since.
+        revisions: Of Git, or names of experiments; none: the last commit and what has changed since, without Git what
+            there is.
         page: The file.
 
     Raises:
@@ -30,8 +31,10 @@ def draw(revisions: Sequence[str], page: Path) -> None:
     extras.require("vl_convert")
     import vl_convert
 
+    in_git = any((folder / ".git").exists() for folder in (Path.cwd(), *Path.cwd().parents))
     with tempfile.TemporaryDirectory() as folder:
-        dvc = [sys.executable, "-m", "trainparity.pipeline.dvc", "plots", "diff", "--out", folder, *revisions]
+        plots = ["plots", "diff" if revisions or in_git else "show", "--out", folder, *revisions]
+        dvc = [sys.executable, "-m", "trainparity.pipeline.dvc", *plots]
         done = subprocess.run(dvc, stdout=subprocess.DEVNULL, check=False)
         drawn = Path(folder, "index.html")
         if done.returncode or not drawn.exists():
