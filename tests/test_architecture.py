@@ -13,7 +13,9 @@ BELOW: dict[str, set[str]] = {
     "closure": set(),
     "errors": set(),
     "exits": {"errors", "extras", "printable"},
+    "hiding": set(),
     "lingering": set(),
+    "__main__": {"cli"},
     "ownership": {"errors"},
     "parentage": set(),
     "printable": set(),
@@ -43,7 +45,7 @@ BELOW: dict[str, set[str]] = {
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "errors", "exits", "lingering", "ownership",
-        "scratch", "closure", "workloads", "strategies", "training", "placement",
+        "scratch", "closure", "workloads", "strategies", "training", "placement", "hiding",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
@@ -75,7 +77,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
-        "scratch", "exporting", "printable",
+        "scratch", "exporting", "printable", "hiding",
     },
 }  # fmt: skip
 

@@ -20,7 +20,8 @@ def test_candidates_are_words_with_numbers_joined_by_plus() -> None:
         ("ddp:0", "'0' after ddp; allowed: a number from 1"),
         ("compiled:2", "'2' after compiled; allowed: no number"),
         ("dp:1", "allowed: 2 or more replicas to split a batch over"),
-        ("dp+fsdp-offload+dp", "parameters are offloaded by fsdp"),
+        ("ddp:2+compiled+ddp:4", "'ddp:4' sets strategy, world_size, which 'ddp:2' has set"),
+        ("amp-bf16+tf32", "'tf32' sets precision, which 'amp-bf16' has set"),
     ],
 )
 def test_a_mistake_in_a_candidate_says_what_is_allowed(text: str, message: str) -> None:

@@ -50,6 +50,18 @@ def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path:
     assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
 
 
+def test_a_rank_that_could_not_start_is_told_what_hides_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    assert blamed(tmp_path, {0: 1}).endswith("as by os._exit(1)")
+    for name in ("safetensors.py", "random.py"):
+        (tmp_path / name).touch()
+    said = blamed(tmp_path, {0: 1})
+    assert said.endswith(", or as random.py, safetensors.py here hides what it imports under that name: rename it")
+
+
 def test_a_rank_that_the_launcher_had_to_kill_is_not_blamed(tmp_path: Path) -> None:
     report(tmp_path, 0, PEER, time=1.0)  # long ago: the grace is over
     (tmp_path / ENDED.format(2)).touch()

@@ -28,3 +28,10 @@ def test_a_console_keeps_its_own_colours_only(colour: bool) -> None:
     assert "\x1b[2J" not in written
     assert not {"\x07", "\x9b", "\r"} & set(written)
     assert ("\x1b[" in written) == colour
+
+
+def test_a_terminal_of_no_columns_shows_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    written = io.StringIO()
+    Terminal(file=written, soft_wrap=True).print("the answer")
+    assert written.getvalue() == "the answer\n"

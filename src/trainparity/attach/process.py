@@ -13,6 +13,7 @@ from trainparity.attach.first_pass import FirstPass
 from trainparity.attach.leaving import call_before_exit, leave, leave_now
 from trainparity.attach.optimizers import Optimizers
 from trainparity.attach.session import OPERATORS, Recorded, Session
+from trainparity.attach.watch import remedy_of
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn
@@ -123,7 +124,8 @@ class Process:
         try:
             record()
         except Exception as error:
-            self._session.fail(f"{type(error).__name__}: {error}")
+            remedy = f"; {remedy_of(error)}" if isinstance(error, ImportError) else ""
+            self._session.fail(f"{type(error).__name__}: {error}{remedy}")
             raise SystemExit(2) from error
 
     def _record_all(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:

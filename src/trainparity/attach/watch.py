@@ -41,7 +41,7 @@ def watch() -> None:
 
             process = Process(session)
         except ImportError as error:  # an interpreter without what trainparity needs
-            (session / f"failed-{os.getpid()}").write_text(f"{error}; {_remedy(error)}", encoding="utf-8")
+            (session / f"failed-{os.getpid()}").write_text(f"{error}; {remedy_of(error)}", encoding="utf-8")
             raise SystemExit(2) from None
         process.wait_for(module)
 
@@ -51,7 +51,7 @@ def watch() -> None:
     _after_import("torch.optim.optimizer", optimizers)
 
 
-def _remedy(error: ImportError) -> str:
+def remedy_of(error: ImportError) -> str:
     """Say what to do about a module that trainparity needs and this interpreter lacks, or has another one of."""
     found = getattr(sys.modules.get((error.name or "").partition(".")[0]), "__file__", None)
     if found and Path(found).parent in {Path(sys.path[0]), Path.cwd()}:

@@ -36,11 +36,15 @@ def parse(text: str) -> Configuration:
     if not isinstance(text, str):
         raise ParamsError(f"--against: {text!r} is no text; allowed: words such as ddp:2+gradaccum:2")
     settings: dict[str, Any] = {"strategy": "single", "device": "auto", "precision": "fp32"}
+    given: dict[str, str] = {}
     for part in text.split("+"):
         word, _, number = part.partition(":")
         if word not in CANDIDATES:
             raise ParamsError(f"--against {text}: {not_one_of(word, list(CANDIDATES))}")
         chosen, counted = CANDIDATES[word]
+        if twice := [key for key in chosen if key in given]:
+            raise ParamsError(f"--against {text}: {part!r} sets {', '.join(twice)}, which {given[twice[0]]!r} has set")
+        given |= dict.fromkeys(chosen, part)
         settings |= chosen
         if number and (counted is None or not re.fullmatch(r"[1-9][0-9]*", number)):
             allowed = "a number from 1" if counted else "no number"

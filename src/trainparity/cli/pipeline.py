@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from trainparity import extras, starter
+from trainparity import extras, hiding, starter
 from trainparity.errors import UserError
 from trainparity.exits import DEFECT, shell_code
 from trainparity.params import REFERENCE, reference_name
@@ -89,19 +89,10 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
         if not done.returncode:
             continue
         began = done.returncode not in (1, DEFECT) or stage[0] == "train"  # whose 1 is a configuration that failed
-        if not began and (hiding := _hiding()):
-            raise UserError(
-                f"{', '.join(hiding)}: `import` finds this in place of the module it is named as: rename it"
-            )
+        if not began and (files := hiding.files()):
+            raise UserError(f"{', '.join(files)}: `import` finds this in place of the module it is named as: rename it")
         return shell_code(done.returncode) if began or done.returncode == DEFECT else 2
     return 0
-
-
-def _hiding() -> list[str]:
-    """Return files and packages here that are named as a module of Python, or of what every stage imports."""
-    names = {*sys.stdlib_module_names, "trainparity", "numpy", "pydantic", "rich", "safetensors", "torch", "yaml"}
-    files = [path.name for path in Path().glob("*.py") if path.stem in names]
-    return sorted([*files, *(path.parent.name for path in Path().glob("*/__init__.py") if path.parent.name in names)])
 
 
 def order(configurations: Sequence[str]) -> list[list[str]]:

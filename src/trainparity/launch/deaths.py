@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from trainparity import hiding
 from trainparity.launch.supervision import GRACE_S
 from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure
 
@@ -103,7 +104,9 @@ def _by_launcher(rank: int, codes: Mapping[int, int], reports: Mapping[int, Fail
 
 def _death(rank: int, code: int, machine: Machine) -> str:
     if code >= 0:
-        return f"rank {rank} ended with exit code {code} and no message, as by os._exit({code})"
+        files = hiding.files() if code == 1 else []
+        hidden = f", or as {', '.join(files)} here hides what it imports under that name: rename it" if files else ""
+        return f"rank {rank} ended with exit code {code} and no message, as by os._exit({code}){hidden}"
     number = signal.Signals(-code)
     text = f"rank {rank} was ended by {number.name}"
     if number != signal.SIGKILL:

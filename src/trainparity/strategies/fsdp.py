@@ -38,7 +38,7 @@ class Fsdp(Distributed):
             policy = CPUOffloadPolicy(pin_memory=device.type == "cuda")
         else:
             model.to(device)
-        for part in (*workload.blocks(model), model):
+        for part in (*(block for block in workload.blocks(model) if block is not model), model):
             fully_shard(part, mesh=mesh, offload_policy=policy)
         for buffer in model.buffers():  # the policy offloads parameters only
             buffer.data = buffer.data.to(device)

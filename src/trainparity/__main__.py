@@ -1,0 +1,5 @@
+"""`python -m trainparity`."""
+
+from trainparity.cli import main
+
+main()
