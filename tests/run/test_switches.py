@@ -1,5 +1,6 @@
 import pytest
 
+from trainparity.running import secrecy
 from trainparity.running.command import Command
 from trainparity.running.switches import Switches
 
@@ -44,3 +45,31 @@ def test_a_command_tells_no_secret_of_its_variables() -> None:
     command = Command.parse(text)
     assert str(command) == "HF_TOKEN=... AWS_SECRET_ACCESS_KEY=... WANDB_API_KEY=... SEED=1 python train.py"
     assert command.environment["HF_TOKEN"] == "hf_x"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("python t.py --hf-token hf_x --lr 1", "python t.py --hf-token ... --lr 1"),
+        ("python t.py --api_key=hf_x hub.token=y", "python t.py --api_key=... hub.token=..."),
+        ("python t.py --token --lr 1 --max-tokens 5 --tokenizer gpt2", None),
+        (
+            "python t.py --db https://me:pw@host/x https://host/y@z",
+            "python t.py --db https://me:...@host/x https://host/y@z",
+        ),
+        ("TOKENS_PER_STEP=5 X=1 python t.py a=b", "TOKENS_PER_STEP=... X=1 python t.py a=b"),
+    ],
+)
+def test_a_command_tells_no_secret_of_its_arguments(typed: str, shown: str | None) -> None:
+    assert str(Command.parse(typed)) == (shown or typed)
+
+
+def test_a_command_inside_of_a_command_tells_none_either() -> None:
+    """As `ab` has them, whose page shows how it was called."""
+    typed = ["ab", "HF_TOKEN=x python a.py --token y", "python b.py 'c d'", "it's"]
+    assert secrecy.words(typed) == ["ab", "HF_TOKEN=... python a.py --token ...", "python b.py 'c d'", "it's"]
+
+
+def test_a_secret_that_differs_is_not_told() -> None:
+    first, second = (Command.parse(f"HF_TOKEN={x} python t.py --key 1 --password {x}") for x in ("a", "b"))
+    assert Switches(first, second).names == ["HF_TOKEN=...", "--password ... -> --password ..."]

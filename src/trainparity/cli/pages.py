@@ -11,6 +11,7 @@ from trainparity.records.base import write_text
 from trainparity.records.check import CheckReport
 from trainparity.records.detail import Detail
 from trainparity.records.verdict import Verdict
+from trainparity.running import secrecy
 
 
 def require(path: Path | None) -> None:
@@ -46,5 +47,5 @@ def _write(
 ) -> None:
     from trainparity.report import origin, page  # imports jinja2
 
-    command = shlex.join(["trainparity", *sys.argv[1:]])
+    command = shlex.join(["trainparity", *secrecy.words(sys.argv[1:])])
     write_text(path, page.compared(verdicts, details, origin.of(command), command=subject))

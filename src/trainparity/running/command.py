@@ -1,7 +1,6 @@
 """A command as the user gave it, and its run: output and exit code passed on, signals handed to it."""
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -16,11 +15,11 @@ from typing import Any, Self
 
 from trainparity.errors import StoppedBySignal
 from trainparity.exits import shell_code
+from trainparity.running import secrecy
 from trainparity.running.errors import RunError
 from trainparity.running.standard_input import StandardInput
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 _PATIENCE = 3
 """Signals after which the command is killed."""
 _GRACE_S = 60.0
@@ -60,9 +59,9 @@ class Command:
         return cls(tuple(os.fspath(word) for word in words))
 
     def __str__(self) -> str:
-        """Return it as a shell's user writes it, to be shown and kept: secrets among the variables are not told."""
-        shown = {name: "..." if _SECRET.search(name) else value for name, value in self.environment.items()}
-        return shlex.join([*(f"{name}={value}" for name, value in shown.items()), *self.arguments])
+        """Return it as a shell's user writes it, to be shown and kept: what is named a secret is not told."""
+        variables = [secrecy.variable(name, value) for name, value in self.environment.items()]
+        return shlex.join([*variables, *secrecy.words(self.arguments)])
 
 
 class Runner:

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from shlex import join
 
+from trainparity.running import secrecy
 from trainparity.running.command import Command
 
 _Words = tuple[str, ...]
@@ -22,7 +23,7 @@ class _Part:
     @property
     def name(self) -> str:
         """What the setting is called: the words of the second command, or of both if it replaces some."""
-        before, after = (join(word for words in side for word in words) for side in (self.left, self.right))
+        before, after = (join(secrecy.words([w for words in side for w in words])) for side in (self.left, self.right))
         if not before:
             return after
         return f"{before} -> {after}" if after else f"without {before}"
@@ -37,7 +38,7 @@ class Switches:
         self._parts = list(_parts(first.arguments, second.arguments))
         names = {*first.environment, *second.environment}
         self._variables = {
-            f"{name}={second.environment.get(name, '')}": name
+            secrecy.variable(name, second.environment.get(name, "")): name
             for name in sorted(names)
             if first.environment.get(name) != second.environment.get(name)
         }
