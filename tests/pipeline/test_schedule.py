@@ -1,5 +1,6 @@
 """How far the pipeline is, and how long it will take: by what its stages took before."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,33 @@ def test_stages_that_run_are_those_whose_inputs_are_new_and_what_follows_them(
     assert plans.to_run(made | {"reference": plan(seed=1)}, params) == every
     Path("dvc.yaml").unlink()  # then nothing is cached
     assert plans.to_run(made, params) == every
+
+
+LOCK = """stages:
+  prepare:
+    deps: [{{path: raw.csv, md5: {raw}}}, {{path: folder, md5: 1.dir}}]
+    outs: [{{path: data/prepared, md5: 2.dir}}]
+  train@ddp:
+    deps: [{{path: raw.csv, md5: {raw}}}, {{path: data/prepared/a, md5: 3}}, {{path: more.txt, md5: {more}}}]
+"""
+
+
+def test_files_that_a_user_added_to_the_deps_are_compared_too(
+    params: Params,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("dvc.yaml").write_text(DVC)
+    made = of(params)
+    monkeypatch.setattr(plans, "_of_last_run", lambda: iter(made.items()))
+    for path in ("raw.csv", "more.txt", "data/prepared/a"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("old")
+    old = hashlib.md5(b"old").hexdigest()
+    Path("dvc.lock").write_text(LOCK.format(raw=old, more=old))
+    assert (plans.changes(made), plans.to_run(made, params)) == ([], [])
+    Path("more.txt").write_text("new")
+    assert [change.sentence for change in plans.changes(made)] == ["more.txt was edited: train@ddp"]
+    assert "train/ddp" in plans.to_run(made, params) and "prepare" not in plans.to_run(made, params)
+    Path("raw.csv").write_text("new")
+    assert plans.changes(made)[0].sentence == "raw.csv was edited: prepare, train@ddp"
+    assert "reference" in plans.to_run(made, params)

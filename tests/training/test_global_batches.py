@@ -125,6 +125,8 @@ def test_the_position_is_the_loops_where_workers_read_ahead() -> None:
     [
         ({"rank": 2, "world_size": 2}, "rank is 2; it must be from 0 to 1"),
         ({"accumulation_steps": 0}, "accumulation_steps is 0; it must be at least 1"),
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"seed": 2**63}, "seed is .*; it must be at least 0 and below 2"),
         ({"world_size": 4, "accumulation_steps": 3}, "the global batch has 8 samples; 4 ranks x 3 micro-batches need"),
         ({"world_size": 3}, "the last global batch has 2 samples; 3 ranks x 1 micro-batches need at least 3, or drop"),
     ],

@@ -1,5 +1,6 @@
 """The plans as files: written, compared with those of the last run, and cleared of what is gone from params.yaml."""
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -79,6 +80,9 @@ def changes(plans: Mapping[str, Plan]) -> list[Change]:
     for name, plan in plans.items():
         for text in _differences(old[name], plan) if name in old else ():
             stages.setdefault(text, []).append(name.replace("/", "@"))
+    for path, names in _edited().items():
+        if known := [name.replace("/", "@") for name in names if name in plans]:
+            stages.setdefault(f"{path} was edited", []).extend(known)
     return [Change(what, names) for what, names in stages.items()]
 
 
@@ -107,8 +111,9 @@ def to_run(plans: Mapping[str, Plan], params: Params, path: Path = Path("dvc.yam
     stages = validation.read_yaml(path)["stages"] if path.exists() else _WITHOUT_DVC
     order = [one for name in stages for one in (_trained(params) if name == "train" else [name]) if one in plans]
     old = dict(_of_last_run()) if path.exists() else {}
-    found = [name for name in order if old.get(name) != plans[name]]
-    if _trains_anew(old.get("reference"), plans.get("reference")) or "prepare" in found:
+    edited = {name for names in _edited().values() for name in names} if path.exists() else set()
+    found = [name for name in order if old.get(name) != plans[name] or name in edited]
+    if _trains_anew(old.get("reference"), plans.get("reference")) or "prepare" in found or "reference" in edited:
         return order
     found += ["experiment"] if f"train/{params.parallel}" in found else []
     found += ["compare", "claims"] if any(name.startswith(_JUDGED) for name in found) else []
@@ -147,6 +152,30 @@ def _of_last_run() -> Iterator[tuple[str, Plan]]:
                 yield path.relative_to(PLANS).with_suffix("").as_posix(), Plan.read(cache / digest[:2] / digest[2:])
             except RecordError:  # it went with a cleared cache
                 continue
+
+
+def _edited() -> dict[Path, list[str]]:
+    """Return the files that stages depend on besides plans and outputs, and that are not as they were: one's own deps.
+
+    Each with the stages by the names of their plans. Of folders among the deps DVC alone knows.
+    """
+    stages = (validation.read_yaml(_LOCK) if _LOCK.exists() else {}).get("stages", {})
+    made = {Path(out["path"]) for stage in stages.values() for out in stage.get("outs", ())}
+    found: dict[Path, list[str]] = {}
+    for name, stage in stages.items():
+        for dep in stage.get("deps", ()):
+            path, digest = Path(dep["path"]), dep.get("md5", "")
+            if not path.is_relative_to(PLANS) and not made & {path, *path.parents} and _differs(path, digest):
+                found.setdefault(path, []).append(name.replace("@", "/"))
+    return found
+
+
+def _differs(path: Path, digest: str) -> bool:
+    """Tell whether a file that is there has another MD5 than DVC noted."""
+    if digest.endswith(".dir") or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest() != digest
 
 
 def _differences(old: Plan, new: Plan) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`trainparity.GlobalBatchSampler`: the same global batches in anybody's loop, however they are cut."""
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,15 +57,17 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
 
         Raises:
             ValueError: an argument is out of range, or some micro-batch would have no sample.
+            TypeError: a number is no integer.
         """
-        for name, value in (
-            ("num_samples", num_samples),
-            ("global_batch_size", global_batch_size),
-            ("world_size", world_size),
-            ("accumulation_steps", accumulation_steps),
+        for name, value, least in (
+            ("num_samples", num_samples, 1),
+            ("global_batch_size", global_batch_size, 1),
+            ("rank", rank, 0),
+            ("world_size", world_size, 1),
+            ("accumulation_steps", accumulation_steps, 1),
+            ("seed", seed, 0),
         ):
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+            _check(name, value, least)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is {rank}; it must be from 0 to {world_size - 1}")
         self._sampler = Sampler(
@@ -103,6 +106,7 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffle for this epoch; call it before the loader is iterated. A resumed epoch goes on where it stood."""
+        _check("epoch", epoch, 0)
         if epoch != self.epoch:
             self.epoch, self._start, self._next = epoch, 0, 0
 
@@ -144,7 +148,20 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
         if odd := [key for key in mine if key not in ("epoch", "step") and state.get(key) != mine[key]]:
             text = ", ".join(f"{key} {state.get(key)} (here {mine[key]})" for key in odd)
             raise ValueError(f"the state is of other global batches: {text}")
+        for name in ("epoch", "step"):
+            _check(name, state[name], 0)
         epoch, step = int(state["epoch"]), int(state["step"])
         if step >= self.steps_per_epoch:  # the epoch had ended
             epoch, step = epoch + 1, 0
         self.epoch, self._start, self._next = epoch, step, step
+
+
+def _check(name: str, value: object, least: int) -> None:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; it must be an integer") from None
+    if not least <= number < 2**63:
+        raise ValueError(
+            f"{name} is {number}; it must be at least {least}" + (" and below 2**63" if number > 0 else "")
+        )
