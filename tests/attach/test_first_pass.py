@@ -29,3 +29,15 @@ def test_a_forward_that_is_called_past_hooks_is_seen_before_it_runs() -> None:
     assert Layer.forward is forward and nn.Module.__call__ is call
     layer.forward(torch.ones(1, 2))
     assert seen == [layer]
+
+
+def test_inside_of_a_transform_nothing_is_attached() -> None:
+    seen: list[nn.Module] = []
+    net = nn.Linear(1, 1)
+    first = FirstPass(seen.append)
+    first.begin()
+    torch.func.vmap(torch.func.grad(lambda x: net(x).squeeze()))(torch.ones(3, 1))
+    assert seen == []
+    net(torch.ones(3, 1))
+    first.end()
+    assert seen == [net]

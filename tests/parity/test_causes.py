@@ -365,3 +365,10 @@ def test_weights_that_are_apart_since_the_step_before_were_loaded() -> None:
     """What that step's floor excused is no other start."""
     assert weights_not_loaded.test(difference({}, {"gradients": scaled(2)}, row=1)) is None
     assert weights_not_loaded.test(difference({}, {"start": 0.1}, row=0)) is not None
+
+
+def test_a_point_that_each_micro_batch_takes_is_no_other_sample_where_the_gradient_is_a_multiple() -> None:
+    once, twice = (torch.cat([IDS, extra], 1) for extra in (torch.zeros_like(IDS[:, :1]), IDS[:, :1]))
+    for gradients, cause in ((scaled(2.0), "loss-normalisation"), (OFF, "samples")):
+        found = judge({**CONTENT, **seen(once)}, {**CONTENT, **seen(twice), "gradients": gradients})
+        assert found.cause == cause

@@ -44,6 +44,7 @@ class FirstPass:
         Module.__call__ = call  # type: ignore[method-assign]
         self._undo.append(unwatch)
         self._compiling, self._with_gradients = torch.compiler.is_compiling, torch.is_grad_enabled
+        self._transforming = torch._C._functorch.peek_interpreter_stack
 
     def see_modules_of(self, optimizer: "Optimizer") -> None:
         """See calls of `forward` past `Module.__call__`, of the modules that own what an optimizer updates."""
@@ -64,7 +65,9 @@ class FirstPass:
             one()
 
     def _pass(self, module: Any) -> None:
-        if not self._compiling() and self._undo and self._with_gradients():
+        if self._compiling() or not self._undo or not self._with_gradients():
+            return
+        if self._transforming() is None:  # inside of `vmap` or `grad` no hook can be added
             self._then(module)
 
     def _around(

@@ -58,11 +58,11 @@ class Chain:
         gradients = _Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
         given_back = gradients.in_both()
+        one_sided = gradients.in_one()
         judged = [name for name in outputs if name in given_back]
-        if not judged and not set(outputs) & set(
-            gradients.in_one()
-        ):  # the loss is made inside, of the last output there
+        if not judged and given_back[-1:]:  # in one run at least the loss is made inside, of the last output there
             judged = given_back[-1:]
+            one_sided = [name for name in one_sided if name not in outputs]
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         factor = gradients.factor(judged) if judged else 1.0
@@ -76,7 +76,7 @@ class Chain:
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
-            one_sided=gradients.in_one(),
+            one_sided=one_sided,
             factor=factor,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),

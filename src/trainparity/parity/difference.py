@@ -13,7 +13,7 @@ from trainparity.parity.distance import ALL, KINDS, Compared, distances, multipl
 from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import depends_on_cut, module_of
+from trainparity.parity.recording.passes import INPUT, depends_on_cut, module_of
 from trainparity.parity.recording.trace import Trace
 
 Stage = Literal["gradient", "update", "buffer"]
@@ -81,8 +81,11 @@ class Difference:
             return False
         if not torch.equal(*hashes) or not torch.equal(*rows) or not rows[0].any() or self.beyond["start"]:
             return False
-        passed = [name for name in self.chain.forward if not depends_on_cut(name)]
-        return bool(passed or self.chain.given_otherwise)
+        chain = self.chain
+        passed = [name for name in chain.forward if not depends_on_cut(name)]
+        if not chain.touched:  # a mask that hides nothing, or labels at another place
+            passed = [name for name in passed if not name.startswith(INPUT)]
+        return bool(passed or chain.given_otherwise)
 
     @property
     def may_be_update(self) -> bool:

@@ -1,14 +1,17 @@
 """Ranks that come to a step, and one that does not."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import local
 
 import pytest
+import torch
 
 from tests.support.scripts import torchrun
-from trainparity.parity.recording import meeting
-from trainparity.parity.recording.meeting import RankLeftBehind, State, wait_for
+from trainparity.parity.recording import meeting, ranks
+from trainparity.parity.recording.meeting import Meeting, OtherModel, RankLeftBehind, State, wait_for
 
 ON_RANK_0 = """
 import sys, torch
@@ -53,3 +56,33 @@ def test_a_rank_that_is_behind_or_goes_on_is_waited_for(monkeypatch: pytest.Monk
     wait_for(lambda: next(validates), mine, 1)
     with pytest.raises(RankLeftBehind, match="rank 1 does not make"):
         wait_for(lambda: State(3, 0, 3), mine, 1)
+
+
+@pytest.mark.parametrize("outputs", [2, 3], ids=["one model", "stages of a pipeline"])
+def test_ranks_that_train_other_parameters_are_told_before_they_gather(
+    outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = torch.distributed.HashStore()
+    monkeypatch.setattr(meeting, "_store", lambda: store)
+    monkeypatch.setattr(ranks, "world_size", lambda: 2)
+    both = [Meeting(torch.nn.Linear(4, width)) for width in (2, outputs)]
+    both[1]._name = both[0]._name
+    said: list[str] = []
+
+    def meet(rank: int) -> None:
+        try:
+            both[rank].meet()
+        except OtherModel as error:
+            said.append(str(error))
+
+    with ThreadPoolExecutor(2) as pool:
+        current = local()
+        monkeypatch.setattr(ranks, "rank", lambda: current.rank)
+
+        def come(rank: int) -> None:
+            current.rank = rank
+            meet(rank)
+
+        list(pool.map(come, range(2)))
+    assert len(said) == (0 if outputs == 2 else 2)
+    assert all("as the stages of a pipeline do" in text for text in said)

@@ -64,8 +64,8 @@ RULES: tuple[Rule, ...] = (
     precision.other_format,
     # What no named fault explains, placed by outputs and their gradients.
     passes.forward,
-    passes.loss_or_targets,
     optimizer.moved_otherwise,
+    passes.loss_or_targets,
     penalties.weights_penalised,
     penalties.gradients_penalised,
     passes.other_value,

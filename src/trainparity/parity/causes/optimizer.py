@@ -118,7 +118,8 @@ def evaluated_again(difference: Difference) -> Finding | None:
     "update",
     "update",
     proof="both do, what backward makes first agrees, and the gradient of the moved weights does not",
-    advice="compare how far the weights are moved before the second evaluation, as SAM's `rho` says",
+    advice="compare how far the weights are moved before the second evaluation, as SAM's `rho` or an inner learning "
+    "rate says, and the loss that is made there",
 )
 def moved_otherwise(difference: Difference) -> Finding | None:
     """The first evaluations agree, and the second ones do not."""

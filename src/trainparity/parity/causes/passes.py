@@ -201,6 +201,8 @@ def backward(difference: Difference) -> Finding | None:
     if not _outputs_agree(difference):
         return None
     unused = [name for name in chain.one_sided if not chain.outputs or name in chain.outputs]
+    if unused and not chain.outputs and _losses_agree(difference):
+        return _cut_off(difference, unused)
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
     off = [name for name in chain.backward if not name.startswith(INPUT)]
@@ -218,6 +220,24 @@ def backward(difference: Difference) -> Finding | None:
         "gradient of the loss by that agrees",
         {"modules": off, "parameters": parameters, "equal": [*_EQUAL, "gradients of the outputs"]},
         advice,
+    )
+
+
+def _losses_agree(difference: Difference) -> bool:
+    """Tell whether the loss, made inside of the model, has the same value in both runs."""
+    losses = difference.pair("rank/loss")
+    return losses is not None and bool(losses[0].any()) and torch.allclose(*losses, rtol=1e-3)
+
+
+def _cut_off(difference: Difference, modules: list[str]) -> Finding:
+    """Tell of modules to which the loss, which has the same value, hands no gradient in one run."""
+    left = difference.left
+    sketch = left.arrays["activation_gradient/sketch"][difference.row][left.layout.activations.index(modules[-1])]
+    return Finding(
+        f"the loss has the same value in both runs, and in {difference.who(not sketch.any())} no gradient of it comes "
+        f"back to {some(modules)}",
+        {"modules": modules, "equal": _EQUAL},
+        "look for a detach, or for no_grad, between the named modules and the loss",
     )
 
 

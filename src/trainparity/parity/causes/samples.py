@@ -8,6 +8,8 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT
 from trainparity.parity.recording.trace import Trace
 
 
@@ -54,6 +56,8 @@ def other_samples(difference: Difference) -> Finding | None:
         return None
     ours, theirs = (identities(trace, difference.row) for trace in (difference.left, difference.right))
     missing, extra = without(ours, theirs), without(theirs, ours)
+    if _is_a_multiple(difference) and 2 * max(len(missing), len(extra)) < len(ours):
+        return None  # a point that each micro-batch takes, as the boundary of an equation
     twice = len(theirs) - len(set(theirs))
     evidence: Evidence = {
         "samples": [float(count) for count in counts],
@@ -86,6 +90,12 @@ def other_samples(difference: Difference) -> Finding | None:
     return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
 
 
+def _is_a_multiple(difference: Difference) -> bool:
+    """Tell whether the whole gradient is the reference's times a number, which no other samples make it."""
+    factor, rest = difference.scale
+    return not is_coarse(difference.left.layout) and rest <= difference.tolerance < abs(factor - 1)
+
+
 @rule(
     "samples",
     "inputs",
@@ -109,7 +119,9 @@ def _other_input(difference: Difference) -> bool:
     if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
         return False
     chain = difference.chain
-    return bool(chain.other_inputs) and not chain.outputs_agree and torch.equal(*hashes)
+    inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
+    reached = not chain.outputs_agree or bool(inside and is_coarse(difference.left.layout))
+    return bool(chain.other_inputs) and reached and torch.equal(*hashes)
 
 
 @rule(

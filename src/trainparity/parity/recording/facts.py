@@ -6,18 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.unwrap import plain_name
+
 
 def layout_of(
     model: nn.Module, optimizer: torch.optim.Optimizer, modules: Sequence[tuple[str, nn.Module]]
 ) -> dict[str, Any]:
     """Return fields of a `Layout`; `modules` are the model's, by name."""
-    parameters = dict(model.named_parameters())
+    parameters = {plain_name(name): parameter for name, parameter in model.named_parameters()}
     first = {id(parameter): name for name, parameter in parameters.items()}
-    every = model.named_parameters(remove_duplicate=False)
+    every = [(plain_name(name), p) for name, p in model.named_parameters(remove_duplicate=False)]
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     return {
         "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
-        "buffers": {name: list(buffer.shape) for name, buffer in model.named_buffers()},
+        "buffers": {plain_name(name): list(buffer.shape) for name, buffer in model.named_buffers()},
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],

@@ -10,12 +10,13 @@ from torch.utils._pytree import tree_map_only
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.hooks import Hook
+from trainparity.parity.recording.hooks import AroundCompiled, Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.origins import Origins, Samples
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
 from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.unwrap import named_parts
 
 
 class ForwardHooks:
@@ -32,7 +33,7 @@ class ForwardHooks:
         """Modules whose output was seen, in the order of the first forward pass."""
         self._outputs: dict[str, bool] = {}
         """What the loop got from the model or from parts of it, and whether it handed that to another part."""
-        self.modules = [(name or "(model)", module) for name, module in model.named_modules()]
+        self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
         leaves = [] if is_cut(model) else self.modules
         self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
         self._names = {id(module): name for name, module in self.modules}
@@ -47,6 +48,8 @@ class ForwardHooks:
         elif whole is not None:
             self._names[id(whole)] = "(model)"
             self._attach_to([whole])
+        else:
+            self._handles.append(AroundCompiled(model, self._call_compiled))
         self.active = False
         self.on_autocast: Callable[[torch.dtype], None] | None = None
         """Called once, where a forward pass is first seen under autocast, with what that computes in."""
@@ -153,6 +156,18 @@ class ForwardHooks:
             changed = self._leave(module, inputs, keywords, output)
         return output if changed is None else changed
 
+    def _call_compiled(
+        self, module: nn.Module, call: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Call a model that was compiled in place, and look at it from outside."""
+        self._enter(module, inputs, keywords)
+        output = None
+        try:
+            output = call(*inputs, **keywords)
+        finally:
+            changed = self._leave(module, inputs, keywords, output)
+        return output if changed is None else changed
+
     def _is_ours(self, module: nn.Module) -> bool:
         """Tell a module from its copies, as of a target network, which have its hooks."""
         return id(module) in self._names
@@ -223,7 +238,12 @@ class ForwardHooks:
                 self._note(name, True)
 
     def _evaluates_again(self, found: Pass) -> bool:
-        """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does."""
+        """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does.
+
+        Or whether weights that were made of the model's take their place after a first pass, as MAML's.
+        """
+        if len(self._passes) > 1 and any(weight.grad_fn is not None for weight in self._model.parameters()):
+            return True
         lengths = _lengths(self._model)
         if self._weights is None or lengths is None or torch.equal(lengths, self._weights):
             self._weights = lengths

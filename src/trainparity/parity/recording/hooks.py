@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from torch import nn
+
 
 class Hook:
     """A hook of a module: neither a pickle of that module nor a copy holds what it belongs to."""
@@ -23,3 +25,22 @@ class Hook:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Hook":
         """Return the hook itself: it tells the module that it was made for from its copies."""
         return self
+
+
+class AroundCompiled:
+    """Calls something around a module that `module.compile()` has compiled, where hooks would break its graph."""
+
+    def __init__(self, module: nn.Module, around: Callable[..., Any]) -> None:
+        """`around` gets the module, its compiled call and the arguments of each call."""
+        compiled = module._compiled_call_impl
+        self._module, self._compiled = module, compiled
+
+        def call(*inputs: Any, **keywords: Any) -> Any:
+            return around(module, compiled, inputs, keywords)
+
+        self._ours = module._compiled_call_impl = call
+
+    def remove(self) -> None:
+        """Call the compiled module itself again."""
+        if self._module._compiled_call_impl is self._ours:
+            self._module._compiled_call_impl = self._compiled

@@ -11,7 +11,7 @@ from torch import nn
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.hooks import Hook
-from trainparity.parity.recording.unwrap import is_compiled
+from trainparity.parity.recording.unwrap import is_compiled, unwrap_model
 
 GRACE_S = 180.0
 """How long a rank may stand still, with more forward passes than this one, before it is taken not to make the step."""
@@ -21,6 +21,10 @@ _numbers = itertools.count()
 
 class RankLeftBehind(RuntimeError):
     """A rank makes an optimizer step that another one does not make."""
+
+
+class OtherModel(RuntimeError):
+    """Ranks train other parameters, as the stages of a pipeline do."""
 
 
 class State(NamedTuple):
@@ -50,6 +54,7 @@ class Meeting:
         """Count the forward passes of what the loop calls. Every rank must make its meetings in the same order."""
         self._name = f"trainparity/meeting-{next(_numbers)}"
         self._state = State(0, 0, 0)
+        self._model, self._alike = model, False
         self.active = False
         # Not of the model inside: DDP talks to other ranks before it calls that.
         called = [] if is_compiled(model) else [model]
@@ -74,11 +79,29 @@ class Meeting:
 
         Raises:
             RankLeftBehind: That rank passes samples forward, and does not come.
+            OtherModel: That rank has other parameters, so that what they gather would be of other sizes.
         """
+        store = _store()
+        if store is not None and not self._alike:
+            store.set(f"{self._key(ranks.rank())}/model", self._parameters())
         self._tell(self._state._replace(met=self._state.met + 1))
-        if (store := _store()) is not None:
+        if store is not None:
             other = (ranks.rank() + 1) % ranks.world_size()
             wait_for(lambda: self._read(store, other), self._state, other)
+            self._compare_with(store, other)
+
+    def _compare_with(self, store: Any, other: int) -> None:
+        if self._alike:
+            return
+        if store.get(f"{self._key(other)}/model") != self._parameters().encode():
+            raise OtherModel(
+                f"rank {ranks.rank()} trains other parameters than rank {other}, as the stages of a pipeline do: only "
+                "ranks that hold one model, whole or in shards, can be recorded together"
+            )
+        self._alike = True
+
+    def _parameters(self) -> str:
+        return str([(name, list(parameter.shape)) for name, parameter in unwrap_model(self._model).named_parameters()])
 
     def _tell(self, state: State) -> None:
         self._state = state

@@ -50,10 +50,18 @@ class Noise:
         unit = unit or self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
         generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))
         drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
-        exact = tensor if tensor.dtype == torch.float64 else tensor.float()
-        moved = (exact * (1 + 2 * unit * (2 * drawn - 1))).to(tensor.dtype)
+        given = tensor.detach()
+        exact = given if given.dtype == torch.float64 else given.float()
+        scale = 1 + 2 * unit * (2 * drawn - 1)
+        moved = (exact * scale).to(given.dtype)
         # A sigmoid that has reached one stays a probability: losses refuse what lies beyond.
-        return torch.where((tensor.abs() <= 1) & (moved.abs() > 1), tensor, moved)
+        stays = (given.abs() <= 1) & (moved.abs() > 1)
+        moved, scale = torch.where(stays, given, moved), torch.where(stays, 1.0, scale)
+        # The sum is exact, and autograd keeps no tensor for it: activation checkpointing counts what is kept.
+        result = tensor + torch.nan_to_num(moved - given, posinf=0.0, neginf=0.0)
+        if result.requires_grad:
+            result.register_hook(lambda gradient: (gradient * scale).to(gradient.dtype))  # type: ignore[no-untyped-call]
+        return result
 
 
 class OtherLayout:

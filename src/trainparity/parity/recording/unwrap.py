@@ -20,6 +20,21 @@ def unwrap_model(model: nn.Module) -> nn.Module:
             return model
 
 
+_INSIDE = ("_orig_mod", "_checkpoint_wrapped_module")
+"""Where `torch.compile` and activation checkpointing keep the module that they wrap."""
+
+
+def plain_name(name: str) -> str:
+    """Return what a parameter, buffer or module is called where no part of the model is wrapped."""
+    return ".".join(part for part in name.split(".") if part not in _INSIDE)
+
+
+def named_parts(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the modules of a model by name, without what wraps a part of it."""
+    parts = ((plain_name(name), module) for name, module in model.named_modules())
+    return [(name, module) for name, module in parts if not any(inside in module._modules for inside in _INSIDE)]
+
+
 def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     """Return the optimizer inside Accelerate's, Lightning's and Fabric's wrappers, which hold it as `optimizer`."""
     while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
