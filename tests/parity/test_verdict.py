@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+import trainparity
 from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, train
 from tests.support.synthetic import SHAPES, judge, scaled, trace
 from trainparity.attach.owners import Together
@@ -215,3 +217,17 @@ def test_an_optimizer_that_holds_one_of_two_models_is_told_from_other_models() -
     teacher = of("Net_0.", TOGETHER, 0.0, **{"Net_1.weight": [9]})
     assert other_parameters(("a", "b"), 16.0, teacher, of("", "Net")) is None
     assert Together.__name__ == TOGETHER
+
+
+def test_a_parameter_that_is_tied_in_one_run_only_is_a_difference_though_a_verdict_of_one_is_false(
+    tmp_path: Path,
+) -> None:
+    for name, shared in (("a", True), ("b", False)):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        model[1].weight = model[0].weight if shared else nn.Parameter(model[0].weight.detach().clone())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with trainparity.record(model, optimizer, tmp_path / name):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    found = trainparity.compare(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different", "weights-not-loaded")

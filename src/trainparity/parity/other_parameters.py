@@ -8,7 +8,8 @@ from trainparity.records.verdict import Verdict
 
 def other_parameters(names: tuple[str, str], margin: float, left: Trace, right: Trace) -> Verdict | None:
     """Return the verdict on runs that share other parameters, or leave some out of the optimizer; None for others."""
-    return _tied_otherwise(names, margin, left.layout, right.layout) or _held_otherwise(names, margin, left, right)
+    tied = _tied_otherwise(names, margin, left.layout, right.layout)
+    return tied if tied is not None else _held_otherwise(names, margin, left, right)  # a verdict may be false
 
 
 def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:

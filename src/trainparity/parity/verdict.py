@@ -67,15 +67,16 @@ def judge_traces(
     What is not known never counts as equal: without a tensor beyond the floor the verdict is then `cannot judge`.
     """
     for name, trace in zip(names, (left, right), strict=True):
-        if found := flaw(trace.layout, trace.arrays):
-            return _not_judged(names, margin, f"the trace of {name} is damaged: {found}")
+        if damage := flaw(trace.layout, trace.arrays):
+            return _not_judged(names, margin, f"the trace of {name} is damaged: {damage}")
     if mismatch := comparable(left.layout, right.layout):
-        return other_parameters(names, margin, left, right) or _not_judged(names, margin, mismatch)
+        found = other_parameters(names, margin, left, right)
+        return found if found is not None else _not_judged(names, margin, mismatch)
     margin = margin_of(left.layout, margin)
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
-    if found := divergence(left):
-        return _not_judged(names, margin, f"{names[0]} diverged: {found}")
+    if diverged := divergence(left):
+        return _not_judged(names, margin, f"{names[0]} diverged: {diverged}")
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
