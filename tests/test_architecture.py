@@ -23,7 +23,7 @@ BELOW: dict[str, set[str]] = {
     "records": {"errors"},
     "validation": {"errors"},
     "params": {"validation", "strategies"},
-    "environment": {"extras", "params", "records"},
+    "environment": {"errors", "extras", "params", "records"},
     "placement": {"environment", "params"},
     "data": {"params", "records"},
     "workloads": {"errors", "extras", "validation", "params"},

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.support.machines import LINUX, MACHINES
-from trainparity.environment import Environment, detect
+from trainparity.environment import NODES, Environment, detect, num_nodes
+from trainparity.errors import UserError
 
 
 def test_the_fingerprint_is_stable_and_tells_machines_apart() -> None:
@@ -46,3 +47,12 @@ def test_the_compiler_is_the_one_that_torch_would_call(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("CXX", cxx)
     assert detect().compiler == expected
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "1.5", "9" * 30])
+def test_a_number_of_nodes_that_is_none_is_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NODES, text)
+    with pytest.raises(UserError, match=f"{NODES} is '{text}'; it must be a number from 1"):
+        num_nodes()
+    monkeypatch.setenv(NODES, "2")
+    assert num_nodes() == 2

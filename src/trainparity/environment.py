@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainparity import extras
+from trainparity.errors import UserError
 from trainparity.params import DeviceKind
 from trainparity.records.base import Record
 
@@ -23,6 +24,8 @@ IMAGE = Path("/etc/trainparity/image")
 
 NODES = "TRAINPARITY_NODES"
 """Environment variable: how many machines a distributed run is spread over."""
+
+_MOST_NODES = 65_536
 
 
 class Accelerator(Record):
@@ -107,7 +110,10 @@ def detect() -> Environment:
 
 def num_nodes() -> int:
     """Return how many machines ranks are spread over."""
-    return int(os.environ.get(NODES) or 1)
+    text = os.environ.get(NODES) or "1"
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_NODES:
+        raise UserError(f"the environment variable {NODES} is {text!r}; it must be a number from 1 to {_MOST_NODES:,}")
+    return int(text)
 
 
 def _torch_build() -> dict[str, Any]:

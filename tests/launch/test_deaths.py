@@ -50,6 +50,13 @@ def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path:
     assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
 
 
+def test_what_torchs_distributed_package_refuses_is_no_lost_connection(tmp_path: Path) -> None:
+    message = "NotImplementedError: ColwiseParallel only supports nn.Linear and nn.Embedding!"
+    traceback = f'Traceback\n  File "site-packages/torch/distributed/tensor/parallel/style.py", line 3, in f\n{message}'
+    Failure(rank=0, time=1.0, message=message, traceback=traceback).write(tmp_path / "failure-0.json")
+    assert blamed(tmp_path, {0: 1}) == f"rank 0: {message}"
+
+
 def test_a_rank_that_could_not_start_is_told_what_hides_its_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

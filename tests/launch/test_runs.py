@@ -206,7 +206,11 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
 
 
-def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(here: Path, trained: Path) -> None:
+def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(
+    here: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "LOCAL_RANK"):  # of a caller that is a rank itself
+        monkeypatch.setenv(name, "1")
     with warm_workers():
         for name in ("plain", "ddp"):
             assert run(params(), name).status == "trained"

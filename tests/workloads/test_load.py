@@ -46,6 +46,17 @@ def test_a_module_that_ends_the_process_is_a_mistake(
         load("ending:Model", {})
 
 
+@pytest.mark.parametrize("name", ["./train.py:Model", "..:Model", ":Model", "train:", "train:a.b", "a b:Model"])
+def test_a_name_that_is_no_modules_and_classs_is_told_what_is(name: str) -> None:
+    with pytest.raises(ParamsError, match="names no module and class; allowed: "):
+        load(name, {})
+
+
+def test_toy_linear_says_what_it_trains_on() -> None:
+    with pytest.raises(ParamsError, match=r"toy-linear trains on rows of numbers, .* the shape \[1, 8, 8\]"):
+        load("toy-linear", {}).build_model({"images": torch.zeros(1, 1, 8, 8)})
+
+
 class WithoutLoss(Workload):
     def build_model(self, sample: Batch) -> torch.nn.Module:
         return torch.nn.Linear(1, 1)

@@ -67,7 +67,7 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
         return _sentence(own)
     if stuck.places:
         return stuck.sentence()
-    gone = [rank for rank in ranks if rank not in codes and not (work / ENDED.format(rank)).exists()]
+    gone = [rank for rank in ranks if rank not in {*codes, *reports} and not (work / ENDED.format(rank)).exists()]
     # A rank that could say nothing died before those that lost their connection to it. The first code came first.
     silent = [rank for rank in codes if rank not in reports and not _by_launcher(rank, codes, reports)]
     if silent:
@@ -85,8 +85,12 @@ _ECHO = re.compile(r"torch/distributed/|gloo|NCCL|Connection (closed|reset|refus
 """At the end of the traceback of a rank that lost another."""
 
 
+_OWN = re.compile(r"(NotImplemented|Type|Value|Assertion|Key|Attribute|Index)Error\b")
+"""Of a module, say, that torch.distributed refuses to shard or split: no lost connection is one of these."""
+
+
 def _is_echo(report: Failure) -> bool:
-    return _ECHO.search("\n".join(report.traceback.splitlines()[-4:])) is not None
+    return not _OWN.match(report.message) and _ECHO.search("\n".join(report.traceback.splitlines()[-4:])) is not None
 
 
 def _sentence(report: Failure) -> str:

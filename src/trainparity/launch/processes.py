@@ -101,11 +101,16 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
     """
-    environment = os.environ | _environment(num_threads)
+    # Where the caller itself is a rank, as under torchrun or a cluster's job, its rank is not that of the new process.
+    own = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
+    environment = own | _environment(num_threads)
     worker = start_warm(module, str(spec_path), environment) or subprocess.Popen(
         [sys.executable, "-m", module, str(spec_path)], env=environment
     )
     return watch([worker]).get(0, 0)
+
+
+_OF_RANKS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 
 def _fork_ranks(spec_path: Path, count: int) -> list[ForkServerProcess]:

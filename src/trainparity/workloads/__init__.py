@@ -120,6 +120,11 @@ def _import(name: str, path: Path) -> "type[Workload]":
     from trainparity.workloads.base import Workload
 
     module_name, _, class_name = name.partition(":")
+    if not (class_name.isidentifier() and all(part.isidentifier() for part in module_name.split("."))):
+        raise ParamsError(
+            f"{path}: workload.name: {name!r} names no module and class; allowed: package.module:Class, which of a "
+            "file train.py here is train:Class"
+        )
     try:
         ours = (ImportError, ValueError)  # said below, without a traceback
         with _users_code(f"{path}: workload.name: importing {module_name}", but=ours):

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from trainparity.validation import ParamsError
 from trainparity.workloads.base import Batch, Workload
 from trainparity.workloads.options.toy_linear import ToyLinearOptions
 
@@ -19,6 +20,12 @@ class ToyLinear(Workload):
 
     def build_model(self, sample: Batch) -> nn.Module:
         """Build the layer for `images` of shape [B, d]."""
+        if sample["images"].ndim != 2:
+            shape = list(sample["images"].shape[1:])
+            raise ParamsError(
+                f"toy-linear trains on rows of numbers, and a sample here has the shape {shape}; a dataset of such "
+                "rows is {name: fake, shape: [8], size: 64}"
+            )
         model = nn.Linear(sample["images"].shape[1], 1, bias=False)
         nn.init.ones_(model.weight)
         return model
