@@ -19,7 +19,7 @@ from trainparity.records.claims import ClaimReport
 from trainparity.records.curves import CurveReport, CurveResult
 from trainparity.records.timing import MachineLoad, Memory
 from trainparity.records.verdict import Verdict
-from trainparity.report import artifacts, summary
+from trainparity.report import artifacts, summary, words
 from trainparity.report.schema import RunSummary, Summary
 
 
@@ -215,3 +215,11 @@ def test_what_was_removed_from_params_does_not_reach_the_summary_or_the_page(roo
     assert "removed" not in built.model_dump_json()
     assert set(found.details) < set(found.parity.pairs) == set(pairs())
     assert found.picture is found.claims is None
+
+
+@pytest.mark.parametrize("outcome", ["different", "cannot judge", "bitwise"])
+def test_a_verdict_that_is_false_is_told_from_none(built: Summary, outcome: Any) -> None:
+    run = next(run for run in built.configurations.values() if run.status.status == "trained")
+    judged = run.model_copy(update={"verdict": Verdict(left="a", right="b", verdict=outcome, margin=16)})
+    assert words.outcome(judged) == outcome
+    assert words.outcome(run.model_copy(update={"verdict": None})) == "not compared"

@@ -33,7 +33,7 @@ def outcome(run: RunSummary) -> str:
     """Return the word of the verdict column; a run that did not train is never called anything better."""
     if run.status.status != "trained":
         return run.status.status
-    return run.verdict.verdict if run.verdict else "not compared"
+    return run.verdict.verdict if run.verdict is not None else "not compared"
 
 
 def speedup_cell(run: RunSummary) -> str:

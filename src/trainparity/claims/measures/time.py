@@ -59,6 +59,6 @@ def _time_s(timing: Timing, run: str, measure: quantities.TimeRatio, study: Stud
 
 
 def _not_the_same(runs: Sequence[str], study: Study) -> str | None:
-    different = [pair for run in runs if run in study.params.configs and (pair := study.verdict(run))]
+    different = [pair for run in runs if run in study.params.configs and (pair := study.verdict(run)) is not None]
     texts = [f"{p.right} is not the same training ({p.cause})" for p in different if p.verdict == "different"]
     return "; ".join(texts) or None
