@@ -133,3 +133,16 @@ def test_an_update_that_weights_in_bf16_are_too_coarse_for_is_not_lost_in_a_twin
         twin.arrays["weight/sketch"][:, 1] = twin.arrays["start/sketch"][:, 1]
         found = judge_traces(left, trace(**layout, gradients=swallowed, parts=2), NoiseFloor(left, [twin]), 16.0)
         assert found.verdict == judgement, found
+
+
+def test_samples_of_a_pass_without_backward_are_no_fact() -> None:
+    """A pass that measures accuracy is made of other samples, or of the same ones again."""
+    content = {"layout": {"settings": {"samples": "content"}}}
+    ids = torch.arange(8 * T).view(T, 8) + 1
+    reference = {**content, "sample_ids": ids, "samples": (ids**2).sum(1)}
+    more = torch.cat([ids, ids + 1000], 1)
+    passed = {"sample_ids": more, "samples": (more**2).sum(1), "num_samples": torch.full((T,), 16)}
+    aside = {"parts": 2, **passed, "rank__rows": torch.full((T, 1, 3), 8)}
+    assert judged(reference, {**content, **aside}).verdict == "equivalent"
+    trained = {**aside, "rank__reached": torch.full((T, 1), 3)}
+    assert judged(reference, {**content, **trained}).cause == "samples"

@@ -1,5 +1,7 @@
 """Gradients that are added up over the wrong micro-batches."""
 
+import torch
+
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
@@ -118,6 +120,9 @@ def missing_backward(difference: Difference) -> Finding | None:
     left_out = [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
+    hashes = difference.pair("samples")
+    if hashes is not None and not torch.equal(*hashes):
+        return None  # passes more than the training's, as to measure accuracy
     return Finding(
         f"at step {difference.step} of {difference.who(left_out[0] > 0)} {max(left_out):g} of {max(forward):g} forward "
         "passes have no backward pass; in the other run all have one",
