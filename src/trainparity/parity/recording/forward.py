@@ -240,14 +240,14 @@ class ForwardHooks:
     def _evaluates_again(self, found: Pass) -> bool:
         """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does.
 
-        Or whether weights that were made of the model's take their place after a first pass, as MAML's.
+        Or whether other weights, made of the model's, take their place after a first pass, as MAML's.
         """
-        if len(self._passes) > 1 and any(weight.grad_fn is not None for weight in self._model.parameters()):
-            return True
         lengths = _lengths(self._model)
         if self._weights is None or lengths is None or torch.equal(lengths, self._weights):
             self._weights = lengths
             return False
+        if any(weight.grad_fn is not None for weight in self._model.parameters()):
+            return True
         seen = [one.samples for one in self._passes[:-1] if one.samples is not None]
         return found.samples is not None and any(torch.equal(found.samples, samples) for samples in seen)
 
