@@ -124,6 +124,7 @@ WRONG = {
     "export": ["nowhere"],
     "init": ["taken"],
     "join": [],
+    "plots": [],
     "repro": [],
     "run": ["folder", "--", "no-such-command"],
     "show": ["nowhere"],
