@@ -108,6 +108,8 @@ def test_a_stopped_stage_takes_its_container_with_it_and_a_deadline_is_said(own_
 def test_of_two_stages_at_once_the_second_takes_what_the_first_trained(own_project: Project) -> None:
     project = own_project
     project.edit("runtime", value="docker")
+    project.edit("deadline_s", value=None)
+    project.edit("train", "max_steps", value=20)
     assert project.dvc("repro", "reference").returncode == 0
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     first, second = (subprocess.Popen(STAGE, cwd=project.folder, env=project.environment(), **pipes) for _ in range(2))
