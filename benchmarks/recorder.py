@@ -1,6 +1,6 @@
 """What the Recorder costs: time of a step with and without it, and the size of a large model's trace.
 
-Rounds alternate between a loop without and a loop with the Recorder, so that drift of the machine falls on both.
+A loop without and one with the Recorder make their steps in turns, so that drift of the machine falls on both.
 """
 
 import json
@@ -8,12 +8,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from pairs import Target
+from pairs import Target, in_turns
 from results_file import save
 from torch import Tensor, nn
 from torchvision.models import resnet18
@@ -91,39 +93,46 @@ def _cost(
     """Return medians over rounds in milliseconds, and what the Recorder adds to a step at its default interval."""
     torch.manual_seed(0)
     model, inputs = make()
-    model, inputs = model.to(device), inputs.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    _time(model, optimizer, inputs, 5)
-    plain, watched, traced = [], [], []
+    models = [model.to(device), deepcopy(model).to(device)]
+    optimizers = [torch.optim.AdamW(each.parameters(), lr=1e-4) for each in models]
+    alone, watched = (partial(_step, *each, inputs.to(device)) for each in zip(models, optimizers, strict=True))
+    in_turns([alone, watched], 5)
+    figures = []
     for _ in range(rounds):
-        plain.append(statistics.median(_time(model, optimizer, inputs, steps)))
-        with tempfile.TemporaryDirectory() as folder, trainparity.record(model, optimizer, folder, first=0) as recorder:
-            times = _time(model, optimizer, inputs, steps + 1)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            trainparity.record(models[1], optimizers[1], folder, first=0) as recorder,
+        ):
+            figures.append(_of_round(*in_turns([alone, watched], steps + 1)))
             assert recorder.step == steps + 1
-        traced.append(statistics.median(times[::INTERVAL]))
-        watched.append(statistics.median(t for i, t in enumerate(times) if i % INTERVAL))
-    over = [w - p + (t - w) / INTERVAL for p, w, t in zip(plain, watched, traced, strict=True)]
-    shares = sorted(o / p for o, p in zip(over, plain, strict=True))
+    shares = sorted(each["overhead"] for each in figures)
+    medians = {name: statistics.median(each[name] for each in figures) for name in figures[0]}
+    return medians | {"overhead_of_rounds": shares}
+
+
+def _of_round(alone: list[float], watched: list[float]) -> dict[str, float]:
+    """Return a round's medians; an untraced step is compared with the one beside it."""
+    untraced = [number for number in range(len(watched)) if number % INTERVAL]
+    plain, traced = statistics.median(alone), statistics.median(watched[::INTERVAL])
+    share = statistics.median(watched[number] / alone[number] for number in untraced) - 1
     return {
-        "plain_step_ms": statistics.median(plain),
-        "untraced_step_ms": statistics.median(watched),
-        "traced_step_ms": statistics.median(traced),
-        "overhead": statistics.median(shares),
-        "overhead_of_rounds": shares,
+        "plain_step_ms": plain,
+        "untraced_step_ms": statistics.median(watched[number] for number in untraced),
+        "traced_step_ms": traced,
+        "overhead_untraced": share,
+        "overhead": share + (traced - plain) / plain / INTERVAL,
     }
 
 
-def _time(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, steps: int) -> list[float]:
-    times = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        model(inputs).square().mean().backward()
-        optimizer.step()
-        if inputs.is_cuda:
-            torch.cuda.synchronize()
-        times.append(1000 * (time.perf_counter() - start))
-    return times
+def _step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor) -> float:
+    """Train a step and return its milliseconds."""
+    start = time.perf_counter()
+    optimizer.zero_grad()
+    model(inputs).square().mean().backward()
+    optimizer.step()
+    if inputs.is_cuda:
+        torch.cuda.synchronize()
+    return 1000 * (time.perf_counter() - start)
 
 
 def _large(device: torch.device) -> dict[str, Any]:
@@ -134,7 +143,7 @@ def _large(device: torch.device) -> dict[str, Any]:
     tokens = torch.randint(0, 12000, (1, 8), device=device)
     with tempfile.TemporaryDirectory() as folder:
         with trainparity.record(model, optimizer, folder, first=50):
-            times = _time(model, optimizer, tokens, 50)
+            times = [_step(model, optimizer, tokens) for _ in range(50)]
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
