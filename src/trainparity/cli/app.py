@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from trainparity import __version__
 from trainparity.exits import exit_code
+from trainparity.params import LARGEST_MARGIN
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=int | None)
@@ -20,7 +21,9 @@ HtmlPath = Annotated[
     typer.Option("--html", help="Write the answer as a page: layers, steps, causes, plots.", dir_okay=False),
 ]
 
-Margin = Annotated[float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1, max=10_000)]
+Margin = Annotated[
+    float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1, max=LARGEST_MARGIN)
+]
 
 _PANELS = {
     "Is it the same training?": ("ab", "run", "compare", "check", "curves", "export"),

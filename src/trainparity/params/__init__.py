@@ -6,10 +6,11 @@ from trainparity.params.execution import Configuration, DeviceKind, Loader, Name
 from trainparity.params.files import load, parse
 from trainparity.params.root import Pair, Params, reference_name
 from trainparity.params.study import Curves, Loading, Picture, Recipes
-from trainparity.params.training import Optimizer, Parity, Timing, Train, Workload
+from trainparity.params.training import LARGEST_MARGIN, Optimizer, Parity, Timing, Train, Workload
 
 __all__ = [
     "COUNTERPART",
+    "LARGEST_MARGIN",
     "REFERENCE",
     "Configuration",
     "Curves",

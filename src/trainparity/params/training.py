@@ -57,6 +57,10 @@ class Train(Section):
         return -(-(num_samples - self.holdout) // self.global_batch_size)
 
 
+LARGEST_MARGIN = 10_000
+"""Faults begin at some hundred times the floor: beyond this, a margin would call anything equivalent."""
+
+
 class Parity(Section):
     """How two runs are judged to be the same training."""
 
@@ -64,7 +68,7 @@ class Parity(Section):
     """Perturbed copies of the reference that measure the noise floor."""
     window: int = Field(default=20, ge=1)
     """Optimizer steps judged from one shared start; a longer run starts each window from the reference's state."""
-    margin: float = Field(default=16.0, ge=1, le=10_000)
+    margin: float = Field(default=16.0, ge=1, le=LARGEST_MARGIN)
     """`equivalent` means: within this multiple of the noise floor, for every tensor at every step."""
     sketch_size: int = Field(default=64, ge=16, le=65_536)
     """Numbers that one tensor is projected to in the trace."""

@@ -161,7 +161,9 @@ def _samples_of_steps(left: Trace, right: Trace, rows: list[int]) -> list[Fact]:
         return []
     ours, theirs = (trace.arrays["num_samples"][rows].double() for trace in (left, right))
     differ = (left.arrays["samples"] != right.arrays["samples"])[rows]
-    others = torch.tensor([float(len(other_samples(left, right, row))) for row in rows])
+    others = torch.zeros(len(rows))
+    for place in differ.nonzero().flatten().tolist():
+        others[place] = len(other_samples(left, right, rows[place]))
     others[differ & (theirs > right.arrays["sample_ids"].shape[1])] = torch.nan  # a trace names no more
     numbers = [_numbers(values, 9) for values in (ours, theirs, others)]
     return [Fact(name="samples", left=numbers[0], right=numbers[1], difference=numbers[2], band=[])]

@@ -1,13 +1,11 @@
 """How many times the noise floor runs may be apart."""
 
+from trainparity.params import LARGEST_MARGIN
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Layout
 
 MARGIN = 16.0
 """The margin of fp32: a few rare roundings may decide there, which no twin happened to make."""
-
-LARGEST = 10_000.0
-"""Faults begin at some hundred times the floor: beyond this, a margin would call anything equivalent."""
 
 _COARSE = 3 / 8
 """Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
@@ -18,10 +16,10 @@ def check(margin: float) -> None:
     """Refuse a margin with which a verdict would mean nothing.
 
     Raises:
-        ValueError: it is no number from 1 to `LARGEST`.
+        ValueError: it is no number from 1 to `LARGEST_MARGIN`.
     """
-    if not 1 <= margin <= LARGEST:  # nan is not
-        raise ValueError(f"margin is {margin}; it must be from 1 to {LARGEST:,.0f}")
+    if not 1 <= margin <= LARGEST_MARGIN:  # nan is not
+        raise ValueError(f"margin is {margin}; it must be from 1 to {LARGEST_MARGIN:,}")
 
 
 def is_coarse(layout: Layout) -> bool:

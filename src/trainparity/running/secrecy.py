@@ -37,5 +37,6 @@ def _inside(word: str) -> str:
             parts = shlex.split(word)
         except ValueError:  # a text with an apostrophe
             return word
-        return shlex.join(words(parts)) if words(parts) != parts else word
+        shown = words(parts)
+        return word if shown == parts else shlex.join(shown)
     return _IN_ADDRESS.sub(r"\1...@", word)

@@ -1,6 +1,7 @@
 """What one step's forward passes show: activations, samples, random numbers drawn, modules in evaluation mode."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class ForwardHooks:
             self._names[id(whole)] = "(model)"
             self._attach_to([whole])
         else:
-            self._handles.append(AroundCompiled(model, self._call_compiled))
+            self._handles.append(AroundCompiled(model, self._look_around))
         self.active = False
         self.on_autocast: Callable[[torch.dtype], None] | None = None
         """Called once, where a forward pass is first seen under autocast, with what that computes in."""
@@ -148,18 +149,12 @@ class ForwardHooks:
         """Call the model's `forward`, as hooks see it where the loop calls it past them."""
         if self._called and self._called[-1] is module:
             return forward(module, *inputs, **keywords)
-        self._enter(module, inputs, keywords)
-        output = None
-        try:
-            output = forward(module, *inputs, **keywords)
-        finally:
-            changed = self._leave(module, inputs, keywords, output)
-        return output if changed is None else changed
+        return self._look_around(module, partial(forward, module), inputs, keywords)
 
-    def _call_compiled(
+    def _look_around(
         self, module: nn.Module, call: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Call a model that was compiled in place, and look at it from outside."""
+        """Call a model, as one that was compiled in place, and look at it from outside as hooks do."""
         self._enter(module, inputs, keywords)
         output = None
         try:
