@@ -6,9 +6,13 @@ import signal
 import subprocess
 from functools import cache
 
+import hypothesis
 import pytest
 import torch
 from threadpoolctl import threadpool_limits
+
+hypothesis.settings.register_profile("here", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("here")  # no time that another process takes from us fails a test
 
 pytest_plugins = ["trainparity.pytest_plugin"]  # in our images the package is mounted, not installed
 

@@ -1,7 +1,7 @@
 """Small batches are gathered together; nobody may notice."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,7 +22,6 @@ def dataset(columns: int) -> Prepared:
 PLAN = st.lists(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=40), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(PLAN, st.sampled_from([1, 7, 16, 5000]))
 def test_every_batch_is_the_one_sliced_alone_and_lies_as_it_would(plan: list[list[int]], columns: int) -> None:
     data, indices = dataset(columns), [torch.tensor(samples) for samples in plan]

@@ -1,15 +1,19 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainparity.parity.recording.sketch import Sketcher, digest, norm
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
+
+SKETCH = Sketcher(64)
 
 
 @given(st.integers(1, 64))
 def test_small_tensors_are_measured_exactly(size: int) -> None:
     x = torch.randn(size, generator=torch.Generator().manual_seed(size))
-    assert Sketcher(64)(x).norm().item() == pytest.approx(norm(x), rel=1e-12)
+    assert SKETCH(x).norm().item() == pytest.approx(norm(x), rel=1e-12)
 
 
 def test_the_distance_of_large_tensors_is_estimated() -> None:
@@ -35,6 +39,40 @@ def test_chunks_of_a_very_large_tensor_count_apart() -> None:
         parts.append(Sketcher(64)(y))
     assert [p.norm().item() for p in parts] == [3.0, 4.0, 12.0]
     assert torch.equal(sum(parts), Sketcher(64)(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.bool])
+@pytest.mark.parametrize("size", [64, 100])
+def test_other_formats_are_projected_as_their_numbers(dtype: torch.dtype, size: int) -> None:
+    x = (1e3 * torch.randn(200_001, generator=torch.Generator().manual_seed(0))).to(dtype)
+    sketch = Sketcher(size)
+    assert torch.equal(sketch(x), sketch(x.double()))
+    if dtype == torch.int64:
+        assert torch.equal(sketch(x + (1 << 40)), sketch((x + (1 << 40)).double()))  # float32 does not tell these apart
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    x, threads = torch.randn(300_000, generator=torch.Generator().manual_seed(0)), torch.get_num_threads()
+    try:
+        found = []
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            found.append((Sketcher(64)(x), levels(x)))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=50))
+def test_levels_count_which_part_is_how_small(numbers: list[float]) -> None:
+    x = torch.tensor(numbers)
+    relative = (x / torch.linalg.vector_norm(x) * len(x) ** 0.5).tolist()
+    expected = [0] * LEVELS
+    for number in relative:
+        if number and math.isfinite(number):
+            expected[min(max(-math.frexp(number)[1], 0) // 2, LEVELS - 1)] += 1
+    assert levels(x).tolist() == [count / len(x) for count in expected]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])

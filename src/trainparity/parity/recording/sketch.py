@@ -9,6 +9,10 @@ from trainparity.parity.recording.formats import where_float64_is
 from trainparity.parity.recording.kinds import is_dtensor
 
 _CHUNK = 1 << 20
+_CACHED = 1 << 16
+"""Numbers that a CPU looks at together, so that what is made of them stays in its cache; on any number of threads."""
+_EXACT = (torch.float32, torch.float64)
+"""Formats in which a number may change its sign beside others: coarser ones, and integers, become float64 first."""
 _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
 
@@ -44,10 +48,27 @@ class Sketcher:
         self._signs = self._signs.to(flat.device)
         total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
         for index, part in enumerate(torch.split(flat, self._length)):
-            signed = part.double() * self._signs[: len(part)]
-            padded = torch.nn.functional.pad(signed, (0, -len(part) % self.size))
-            total += padded.view(-1, self.size).sum(0) * self._chunk_signs[index].item()
+            total += self._sums(part) * self._chunk_signs[index].item()
         return total.cpu()
+
+    def _sums(self, part: Tensor) -> Tensor:
+        """Project up to a chunk's numbers, without the chunk's own sign: float64 [size]."""
+        total = torch.zeros(self.size, dtype=torch.float64, device=part.device)
+        at_once = _at_once(part, self.size)
+        for numbers, signs in zip(torch.split(part, at_once), torch.split(self._signs, at_once), strict=False):
+            exact = numbers if numbers.dtype in _EXACT else numbers.double()
+            signed = (exact * signs[: len(numbers)]).double()
+            if short := -len(signed) % self.size:
+                signed = torch.nn.functional.pad(signed, (0, short))
+            total += signed.view(-1, self.size).sum(0)
+        return total
+
+
+def _at_once(flat: Tensor, multiple_of: int = 1) -> int:
+    """Return how many of a tensor's numbers are best looked at together: on a GPU each look costs a launch."""
+    if flat.device.type != "cpu":
+        return max(1, len(flat))
+    return max(1, _CACHED // multiple_of) * multiple_of
 
 
 def norm(tensor: Tensor) -> float:
@@ -70,10 +91,21 @@ def levels(tensor: Tensor) -> Tensor:
     flat = where_float64_is(_dense(tensor).flatten()).float()
     if not len(flat):
         return torch.zeros(LEVELS, dtype=torch.float64)
-    relative = flat / torch.linalg.vector_norm(flat) * len(flat) ** 0.5
-    exponents = torch.frexp(relative).exponent[(relative != 0) & relative.isfinite()]
-    found = torch.bincount(exponents.neg().clamp(0, 2 * LEVELS - 1).long() // 2, minlength=LEVELS)
-    return (found.double() / len(flat)).cpu()
+    length, root = torch.linalg.vector_norm(flat), len(flat) ** 0.5
+    fields, zeros = torch.zeros(_FIELDS, dtype=torch.int64, device=flat.device), len(flat)
+    for numbers in torch.split(flat, _at_once(flat)):
+        relative = numbers / length * root
+        fields += torch.bincount((relative.view(torch.int32) >> 23) & (_FIELDS - 1), minlength=_FIELDS)
+        zeros -= int(torch.count_nonzero(relative))
+    fields[0] -= zeros
+    # The last field's numbers are not finite; one of field f lies from 2^(f-127) to 2^(f-126).
+    level = (126 - torch.arange(_FIELDS - 1)).clamp(0, 2 * LEVELS - 1) // 2
+    found = torch.zeros(LEVELS, dtype=torch.int64).index_add(0, level, fields[:-1].cpu())
+    return found.double() / len(flat)
+
+
+_FIELDS = 256
+"""Values of a float32's exponent field (IEEE 754)."""
 
 
 def digest(tensor: Tensor) -> int:
@@ -116,4 +148,4 @@ def _weights(count: int, device: torch.device) -> Tensor:
 
 
 def _random_signs(count: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(0, 2, (count,), generator=generator, dtype=torch.float64) * 2 - 1
+    return (torch.randint(0, 2, (count,), generator=generator, dtype=torch.float64) * 2 - 1).float()
