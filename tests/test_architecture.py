@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "placement": {"environment", "params"},
     "data": {"params", "records"},
     "workloads": {"errors", "extras", "validation", "params"},
-    "strategies": {"validation"},
+    "strategies": {"errors", "validation"},
     "measure": {"extras", "params", "records"},
     "checkpoints": {"records"},
     "parity": {"params", "records", "checkpoints"},

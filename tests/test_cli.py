@@ -54,6 +54,30 @@ def test_what_is_printed_meanwhile_is_no_part_of_an_answer(capfd: pytest.Capture
         assert capfd.readouterr() == (out, err)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--json", "{0}/a", "--html", "{0}/./a"), "--json and --html both go to {0}/a: give each a place of its own"),
+        (("--json", "-", "--markdown", "-"), "--json and --markdown both go to -: give each a place of its own"),
+        (("--html", "-"), "--html -: a page is not for the terminal; name a file"),
+        (("--markdown", "{0}/file/a"), "--markdown {0}/file/a: {0}/file is no folder"),
+    ],
+)
+def test_a_place_where_no_answer_can_go_is_said_before_any_work(
+    trainparity: Command, options: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = trainparity("check", "nowhere:Model", "--against", "ddp:2", *(each.format(tmp_path) for each in options))
+    assert done == (2, "", said.format(tmp_path) + "\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_no_shells_completion_is_a_mistake(trainparity: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TRAINPARITY_COMPLETE", "foo")
+    done = trainparity("show")
+    assert done.returncode == 2 and "$_TRAINPARITY_COMPLETE is 'foo'" in done.stderr
+
+
 def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -> None:
     done = trainparity("doctor", "--json", "-")
     assert done.returncode == 0, done.stderr

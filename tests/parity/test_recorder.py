@@ -169,6 +169,25 @@ def test_mistakes_in_arguments_are_named(tmp_path: Path) -> None:
             trainparity.record(given, optimizer, tmp_path, **options)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda inputs, keywords: None, "samples gave a NoneType"),
+        (lambda inputs, keywords: [1, 2], "samples gave a list"),
+        (lambda inputs, keywords: inputs[0][:, 0], "samples gave a tensor of torch.float32"),
+        (lambda inputs, keywords: inputs[0][:, 0] > 0, "samples gave a tensor of torch.bool"),
+    ],
+)
+def test_samples_are_known_by_integers(given: Any, said: str, tmp_path: Path) -> None:
+    """Numbers between 0 and 1 would all be sample 0, whatever the order."""
+    model = nn.Linear(2, 1)
+    with (
+        trainparity.record(model, torch.optim.SGD(model.parameters(), lr=0.1), tmp_path, samples=given),
+        pytest.raises(TypeError, match=said),
+    ):
+        model(torch.rand(3, 2))
+
+
 @pytest.mark.parametrize("margin", [0.5, -1.0, float("nan"), float("inf"), 1e300])
 def test_a_margin_that_would_call_anything_equivalent_is_refused(margin: float, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"margin is .*; it must be from 1 to 10,000"):

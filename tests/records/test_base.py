@@ -1,6 +1,7 @@
 import errno
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -60,8 +61,13 @@ def test_a_record_that_is_no_text_is_named(tmp_path: Path) -> None:
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "new \ud800")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_text(path, "new" * (1 << 16))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_text() == "old"
     write_text(path, "new")
     assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -189,3 +195,15 @@ def test_what_is_no_file_is_written_into_and_stays(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "answer"
     assert base._is_no_file(Path("/dev/null")) and base._is_no_file(Path("/dev/stdout"))
     assert not base._is_no_file(tmp_path / "file") and not base._is_no_file(tmp_path / "none")
+
+
+def test_what_is_no_text_is_written_as_its_code(tmp_path: Path) -> None:
+    write_text(tmp_path / "page", "a name of byte \udcff")
+    assert (tmp_path / "page").read_text(encoding="utf-8") == r"a name of byte \udcff"
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long") as raised, replacing(tmp_path / "folder") as unfinished:
+        unfinished.mkdir()
+        (unfinished / ("x" * 300)).touch()
+    assert raised.value.filename == str(tmp_path / "folder" / ("x" * 300))

@@ -235,7 +235,7 @@ def test_pairs_of_one_moment_do_not_share_a_folder(tmp_path: Path, monkeypatch: 
 
 
 MISTAKES = {
-    "one command": (["true"], "1 commands: give two"),
+    "one command": (["true"], "give two commands, each quoted as one word, and not 1;"),
     "no command": (["''", "true"], "is no command"),
     "an open quote": (["'", "true"], "No closing quotation"),
     "one revision": (["--base", "HEAD", "true"], "give both of --base and --test"),

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -58,6 +58,39 @@ def kept_apart(*paths: Path | None) -> Iterator[None]:
         sys.stdout.flush()  # whoever kept it may have printed
         os.dup2(answer, 1)
         os.close(answer)
+
+
+def require_places(named: Mapping[str, object]) -> None:
+    """Stop before any work if an answer could not be written, or two of a command's answers would go to one place.
+
+    Args:
+        named: A command's options, those of this module and `html_path` among them.
+
+    Raises:
+        UserError: names the options, or the place.
+    """
+    places: dict[Path, str] = {}
+    for name, path in named.items():
+        option = f"--{name.removesuffix('_path')}"
+        if name not in ("json_path", "markdown_path", "html_path") or not isinstance(path, Path):
+            continue
+        if path == STDOUT and name == "html_path":
+            raise UserError("--html -: a page is not for the terminal; name a file")
+        place = path if path == STDOUT else path.absolute()
+        if place in places:
+            raise UserError(f"{places[place]} and {option} both go to {path}: give each a place of its own")
+        places[place] = option
+        if path != STDOUT and (problem := _unwritable(place)):
+            raise UserError(f"{option} {path}: {problem}")
+
+
+def _unwritable(path: Path) -> str | None:
+    if path.exists() and not path.is_dir():
+        return None if os.access(path, os.W_OK) else "may not be written"
+    nearest = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not nearest.is_dir():
+        return f"{nearest} is no folder"
+    return None if os.access(nearest, os.W_OK) else f"nothing may be written in {nearest}"
 
 
 def refuse_stdout(*paths: Path | None) -> None:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainparity import __version__
+from trainparity.cli import answers
 from trainparity.exits import exit_code
 from trainparity.params import LARGEST_MARGIN
 
@@ -70,6 +71,10 @@ def command(work: Callable[P, R]) -> Callable[P, R]:
     @app.command(rich_help_panel=panel)
     @wraps(work)
     def ending(*arguments: P.args, **options: P.kwargs) -> None:
-        raise typer.Exit(exit_code(lambda: work(*arguments, **options)))
+        def all_of_it() -> int | None:
+            answers.require_places(options)
+            return work(*arguments, **options)
+
+        raise typer.Exit(exit_code(all_of_it))
 
     return work

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity import arguments
-from trainparity.parity.recording.origins import Samples
+from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.watch import StepWatch
@@ -84,7 +84,7 @@ def record(
         twin=number,
     )
     return Recorder(
-        Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=_sample_source(samples)), plan),
+        Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=identities(samples)), plan),
         folder / "twins" / str(number) if number else folder,
         settings={"samples": "identity" if samples is not None else "content", **(settings or {})},
     )
@@ -222,18 +222,3 @@ def _of_model(folder: Path, name: str) -> Path:
     if not name or name in (".", "..") or Path(name).name != name:
         raise ValueError(f"name is {name!r}; it must be a file name")
     return folder / MODELS / name
-
-
-def _sample_source(samples: str | Samples | None) -> Samples | None:
-    if samples is None or callable(samples):
-        return samples
-    name = samples
-
-    def keyword(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
-        named = next((i for i in inputs if isinstance(i, dict) and name in i), keywords)
-        if name not in named:
-            raise KeyError(f"samples={name!r}: the model's forward got no such argument; there are {sorted(named)}")
-        found: Tensor = named[name]
-        return found
-
-    return keyword

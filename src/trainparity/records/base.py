@@ -83,13 +83,16 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; into a device or a pipe, such as /dev/null, which stays what it is."""
+    r"""Write a text file whole or not at all; into a device or a pipe, such as /dev/null, which stays what it is.
+
+    What is no text, as a file name's byte that is no UTF-8, is written as `\udcff`.
+    """
     if _is_no_file(path):
-        with path.open("a", encoding="utf-8") as stream:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
         return
     with replacing(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _is_no_file(path: Path) -> bool:
@@ -113,6 +116,10 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         _replace(path, unfinished)
+    except OSError as error:
+        if error.filename is not None:  # nobody knows the free path
+            error.filename = str(error.filename).replace(str(unfinished), str(path))
+        raise
     finally:
         _remove(unfinished)
 

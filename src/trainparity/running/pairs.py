@@ -41,8 +41,8 @@ def commands_of(
     if not by_revision and not by_interpreter:
         if len(words) != 2:
             raise RunError(
-                f"{len(words)} commands: give two, each quoted as one word; one goes with --base and --test, or with "
-                "--python-a and --python-b"
+                f"give two commands, each quoted as one word, and not {len(words)}; one alone goes with --base and "
+                "--test, or with --python-a and --python-b"
             )
         yield Pair((Command.parse(words[0]), Command.parse(words[1])))
         return

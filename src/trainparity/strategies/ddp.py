@@ -17,9 +17,9 @@ class Ddp(Distributed):
 
     def setup(self, model: "nn.Module", workload: Divisible) -> "nn.Module":
         """Wrap the model, which also broadcasts rank 0's weights."""
-        from torch.nn.parallel import DistributedDataParallel
+        from trainparity.strategies.replicated import Replicated  # imports torch
 
-        return DistributedDataParallel(model.to(self.execution.device))
+        return Replicated(model.to(self.execution.device))
 
     def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
         """Skip the all-reduce of this backward pass."""

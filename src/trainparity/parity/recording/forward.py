@@ -12,8 +12,9 @@ from trainparity.parity.recording import direct
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
+from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.origins import Origins, Samples
+from trainparity.parity.recording.origins import Origins
 from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
 from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
 from trainparity.parity.recording.sketch import Sketcher

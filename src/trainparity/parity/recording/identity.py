@@ -1,5 +1,6 @@
 """What the samples of a forward pass are known by."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,6 +9,43 @@ from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.passes import as_dense, has_rows
 from trainparity.parity.recording.sketch import row_digests
+
+Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+"""From the arguments of the model's forward to the identities of its samples: int64 [B]."""
+
+
+def identities(samples: str | Samples | None) -> Samples | None:
+    """Return what tells the samples, given by itself or as the name of one of the forward's arguments.
+
+    Raises:
+        TypeError: by what is returned, where it gives no integers.
+        KeyError: by what is returned, where there is no such argument.
+    """
+    if samples is None:
+        return None
+    given = samples if callable(samples) else _argument(samples)
+
+    def checked(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
+        found: Any = given(inputs, keywords)
+        if not isinstance(found, Tensor) or found.dtype not in _INTEGERS:
+            what = f"a tensor of {found.dtype}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            raise TypeError(f"samples gave {what}; each sample is known by an integer: a tensor [B] of int64")
+        return found
+
+    return checked
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def _argument(name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    def argument(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        named = next((i for i in inputs if isinstance(i, dict) and name in i), keywords)
+        if name not in named:
+            raise KeyError(f"samples={name!r}: the model's forward got no such argument; there are {sorted(named)}")
+        return named[name]
+
+    return argument
 
 
 def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:

@@ -1,19 +1,16 @@
 """Which samples a forward pass is given, or which earlier pass it goes on from."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.identity import identifying, is_one_sample
+from trainparity.parity.recording.identity import Samples, identifying, is_one_sample
 from trainparity.parity.recording.passes import Pass, tensors
 from trainparity.parity.recording.returned import Returned
 from trainparity.parity.recording.sketch import row_digests
-
-Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
-"""From the arguments of the model's forward to the identities of its samples: int64 [B]."""
 
 
 class Origins:

@@ -13,9 +13,9 @@ from trainparity.parity.recording.facts import layout_of, settings_by_parameter
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting
-from trainparity.parity.recording.origins import Samples
 from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
