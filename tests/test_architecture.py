@@ -14,6 +14,7 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "exits": {"errors", "extras", "printable"},
     "hiding": set(),
+    "integers": set(),
     "lingering": set(),
     "__main__": {"cli"},
     "ownership": {"errors"},
@@ -30,10 +31,10 @@ BELOW: dict[str, set[str]] = {
     "strategies": {"errors", "validation"},
     "measure": {"extras", "params", "records"},
     "checkpoints": {"records"},
-    "parity": {"params", "records", "checkpoints"},
+    "parity": {"integers", "params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "errors", "lingering", "ownership", "placement",
+        "errors", "integers", "lingering", "ownership", "placement",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -61,7 +62,9 @@ BELOW: dict[str, set[str]] = {
         "pipeline", "parity",
     },
     "report": {"params", "records", "environment", "printable"},
-    "api": {"validation", "records", "workloads", "parity", "checking", "environment", "running", "scratch"},
+    "api": {
+        "integers", "validation", "records", "workloads", "parity", "checking", "environment", "running", "scratch",
+    },
     "lightning": {"parity"},
     "transformers": {"parity"},
     "accelerate": {"parity"},

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainparity.integers import integer
 from trainparity.records.check import CheckReport
 from trainparity.records.verdict import Verdict
 from trainparity.scratch import scratch
@@ -128,7 +129,8 @@ def run(
         The command's exit code; 0 if it was stopped after `steps`.
 
     Raises:
-        ValueError: a number is out of range.
+        TypeError: a number is no integer.
+        ValueError: it is out of range.
         RunError: no optimizer step was recorded, or a twin failed.
         StoppedBySignal: this process got a signal; nothing is kept.
     """
@@ -136,8 +138,7 @@ def run(
     from trainparity.running.record import Settings, record_command
 
     for name, value, least in (("twins", twins, 0), ("steps", steps, 0), ("interval", interval, 1)):
-        if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+        integer(name, value, least)
     parsed = Command.parse(command) if isinstance(command, str) else Command.of(command)
     with Runner(several=twins > 0) as runner:
         return record_command(runner, parsed, Path(folder), Settings(steps, interval, twins)).exit_code

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from trainparity.integers import integer
+
 
 def check(model: object, settings: object, **numbers: tuple[object, int]) -> None:
     """Check arguments.
@@ -25,10 +27,7 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
     if next(model.parameters(), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
     for name, (value, least) in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}; it must be an integer")
-        if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+        integer(name, value, least)
     _check_settings({} if settings is None else settings)
 
 

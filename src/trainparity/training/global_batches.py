@@ -1,11 +1,11 @@
 """`trainparity.GlobalBatchSampler`: the same global batches in anybody's loop, however they are cut."""
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import Sampler as TorchSampler
 
+from trainparity.integers import integer
 from trainparity.training.sampler import Sampler, strided
 
 
@@ -67,7 +67,7 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
             ("accumulation_steps", accumulation_steps, 1),
             ("seed", seed, 0),
         ):
-            _check(name, value, least)
+            integer(name, value, least)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is {rank}; it must be from 0 to {world_size - 1}")
         self._sampler = Sampler(
@@ -106,7 +106,7 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffle for this epoch; call it before the loader is iterated. A resumed epoch goes on where it stood."""
-        _check("epoch", epoch, 0)
+        integer("epoch", epoch, 0)
         if epoch != self.epoch:
             self.epoch, self._start, self._next = epoch, 0, 0
 
@@ -149,19 +149,8 @@ class GlobalBatchSampler(TorchSampler[list[int]]):
             text = ", ".join(f"{key} {state.get(key)} (here {mine[key]})" for key in odd)
             raise ValueError(f"the state is of other global batches: {text}")
         for name in ("epoch", "step"):
-            _check(name, state[name], 0)
+            integer(name, state[name], 0)
         epoch, step = int(state["epoch"]), int(state["step"])
         if step >= self.steps_per_epoch:  # the epoch had ended
             epoch, step = epoch + 1, 0
         self.epoch, self._start, self._next = epoch, step, step
-
-
-def _check(name: str, value: object, least: int) -> None:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; it must be an integer") from None
-    if not least <= number < 2**63:
-        raise ValueError(
-            f"{name} is {number}; it must be at least {least}" + (" and below 2**63" if number > 0 else "")
-        )
