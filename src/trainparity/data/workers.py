@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import re
-import shutil
 import signal
 import threading
 import time
@@ -21,10 +20,10 @@ from torch import Tensor
 from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset
 
+from trainparity.data import shared_memory
 from trainparity.data.errors import DataError
 from trainparity.data.prepared import Batch, Prepared
 from trainparity.params import Loader
-from trainparity.records.numbers import number
 
 _POLL_S = 1.0
 """Seconds between two checks that the workers are alive."""
@@ -51,7 +50,7 @@ def load_in_workers(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -
                 batch = workers.next()
             except _Failure as failure:
                 message = f"loading batch {number} of {len(plan)} in worker processes failed: {failure}. "
-                raise WorkersFailed(message + _advice(dataset, plan, loader)) from None
+                raise WorkersFailed(message + shared_memory.advice(dataset, plan, loader)) from None
             if isinstance(batch, _Raised):
                 batch.error.reraise()  # type: ignore[no-untyped-call]
             else:
@@ -227,31 +226,3 @@ def _exit_code(process: BaseProcess) -> int | None:
 def pins(loader: Loader) -> bool:
     """Tell whether batches go to page-locked memory, which only CUDA uses."""
     return loader.pin_memory and torch.cuda.is_available()
-
-
-def _advice(dataset: Prepared, plan: Sequence[Tensor], loader: Loader) -> str:
-    """Say how much memory the batches need, how much there is, and what to change."""
-    sample = sum(tensor[:1].nbytes for tensor in dataset.tensors.values()) + 8  # and its index
-    largest = max(len(samples) for samples in plan) * sample
-    return (
-        f"num_workers {loader.workers} x prefetch_factor {loader.prefetch_factor} batches of {_size(largest)} wait in "
-        f"shared memory, which has {_shared_memory()}: set loader.workers or loader.prefetch_factor lower, give a "
-        "container more of it (docker: --shm-size, compose: shm_size), or set loader.deadline_s higher if a batch "
-        "really takes that long; with workers: 0 none of this is needed"
-    )
-
-
-def _shared_memory() -> str:
-    try:
-        usage = shutil.disk_usage("/dev/shm")
-    except OSError:
-        return "an unknown size"
-    return f"{_size(usage.total)}, {_size(usage.free)} free"
-
-
-def _size(num_bytes: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if num_bytes < 1024:
-            return f"{number(num_bytes)} {unit}"
-        num_bytes /= 1024
-    return f"{number(num_bytes)} GiB"
