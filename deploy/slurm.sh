@@ -5,7 +5,7 @@
 #   sbatch --nodes=4 --gpus-per-node=8 deploy/slurm.sh trainparity train ddp
 #
 # The job ends when the command does, with its exit code. The environment is the project's .venv where there is one
-# (`make setup` on a node like those that the job gets), else whatever `dvc` and `trainparity` are in PATH.
+# (`make setup` on a node like those that the job gets), else whatever `trainparity` is in PATH.
 #SBATCH --job-name=trainparity
 #SBATCH --output=trainparity-%j.log
 #SBATCH --nodes=2
@@ -14,8 +14,8 @@
 #SBATCH --time=04:00:00
 #SBATCH --signal=B:TERM@120
 set -euo pipefail
-[ $# -gt 0 ] || set -- dvc repro
-[ -f params.yaml ] || { echo "no params.yaml in $PWD: say sbatch in the project's folder" >&2; exit 1; }
+[ $# -gt 0 ] || set -- trainparity repro
+[ -f params.yaml ] || { echo "no params.yaml in $PWD: say sbatch in the project's folder" >&2; exit 2; }
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export PATH="$PWD/.venv/bin:$PATH"

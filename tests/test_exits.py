@@ -155,10 +155,17 @@ def test_a_mistake_ends_with_2_and_without_a_traceback(
 
 def test_a_stage_that_fails_ends_the_pipeline_with_2(tmp_path: Path) -> None:
     """DVC's own code is 255."""
-    (tmp_path / "dvc.yaml").write_text("stages: {bad: {cmd: exit 7}}")
+    (tmp_path / "dvc.yaml").write_text("stages: {good: {cmd: echo fine}, bad: {cmd: exit 7}}")
     subprocess.run([warm.python(), "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=tmp_path, check=True)
     done = run("repro", cwd=tmp_path)
     assert done.returncode == 2 and "exited with 7" in done.stderr, done
+    assert (one := run("repro", "good", cwd=tmp_path)).returncode == 0 and "fine" in one.stdout, one
+    assert run("repro", "good", "bad", cwd=tmp_path).returncode == run("repro", "better", cwd=tmp_path).returncode == 2
+
+
+def test_without_dvc_no_stage_is_taken_alone(tmp_path: Path) -> None:
+    done = run("repro", "compare", cwd=tmp_path)
+    assert done.returncode == 2 and f"there is no dvc.yaml in {tmp_path}" in done.stderr, done
 
 
 @pytest.mark.parametrize("command", [["validate", "nowhere.yaml"], ["show", "nowhere"], ["compare", "a", "b"]])

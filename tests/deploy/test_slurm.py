@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "deploy/slurm.sh"
 
 def test_it_says_so_when_it_is_submitted_from_elsewhere(tmp_path: Path) -> None:
     done = subprocess.run(["bash", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stderr == f"no params.yaml in {tmp_path}: say sbatch in the project's folder\n"
+    assert done.returncode == 2 and done.stderr == f"no params.yaml in {tmp_path}: say sbatch in the project's folder\n"
 
 
 def test_it_sets_what_the_code_reads() -> None:

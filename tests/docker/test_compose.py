@@ -74,9 +74,19 @@ def test_a_mistake_is_one_clear_sentence(project: Project) -> None:
     assert unknown.returncode == 2
     assert "params.yaml: configs: 'dpp' is not one of cpu, mps" in unknown.stderr and "did you mean" in unknown.stderr
     stranger = project.compose("run", "--rm", "train-cpu", UID=str(project.uid + 1))
-    assert stranger.returncode == 1
+    assert stranger.returncode == 2
     message = f"user {project.uid + 1} can't write to the project, which belongs to user {project.uid}"
     assert message in stranger.stderr and "export UID GID" in stranger.stderr
+
+
+@pytest.mark.parametrize("command", [["repro"], ["compare"], ["report"], ["repro", "trainparity", "repro"]])
+def test_a_stage_that_fails_has_our_exit_code_not_dvcs(command: list[str], project: Project) -> None:
+    before = (project.folder / "params.yaml").read_text()
+    project.edit("train", "max_steps", value=-1)
+    done = project.compose("run", "--rm", *command)
+    project.write("params.yaml", before)
+    assert done.returncode == 2, done.stderr
+    assert "train.max_steps" in done.stdout + done.stderr
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="here is an NVIDIA driver")
@@ -105,11 +115,12 @@ def test_a_killed_container_leaves_nothing_half_written_and_the_next_run_goes_on
     assert project.status("gradaccum")["steps"] == 50
 
 
-def test_a_killed_containers_lock_does_not_block_the_next(project: Project) -> None:
+@pytest.mark.parametrize("command", [["dvc", "repro"], ["repro"], ["trainparity", "repro"]])
+def test_a_killed_containers_lock_does_not_block_the_next(command: list[str], project: Project) -> None:
     holder = {"pid": 1, "cmd": "dvc repro of a killed container"}  # there is a process 1 in every container
     content = json.dumps({"write": {"/workspace/runs/params-valid.txt": holder}, "read": {}})
     project.write(".dvc/tmp/rwlock", content)
-    done = project.compose("run", "--rm", "repro", "dvc", "repro", "validate")
+    done = project.compose("run", "--rm", "repro", *command, "validate")
     assert done.returncode == 0, done.stderr
 
 

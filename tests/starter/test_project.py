@@ -21,7 +21,7 @@ def test_every_yaml_file_is_whole(path: Path) -> None:
     assert yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["ci", "release"])
+@pytest.mark.parametrize("name", ["ci", "images", "release"])
 def test_workflows_call_targets_that_exist_and_may_do_no_more_than_they_need(name: str) -> None:
     workflow = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text(encoding="utf-8"))
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

@@ -43,11 +43,21 @@ def _init_dvc(folder: Path) -> None:
 
 
 @command
-def repro() -> int:
+def repro(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of dvc.yaml, each with all that it needs; default: all stages.", metavar="[STAGE]..."),
+    ] = None,
+) -> int:
     """Run the pipeline of this folder: through DVC where there is a dvc.yaml, else every stage in its order."""
-    extras.require("jinja2")  # which the last stage needs: better said before anything trains
+    if not stages:
+        extras.require("jinja2")  # which the last stage needs: better said before anything trains
     if Path(starter.PIPELINE).exists():
-        return reproduce()
+        return reproduce(*(stages or []))
+    if stages:
+        raise UserError(
+            f"there is no {starter.PIPELINE} in {Path.cwd()}: without it `trainparity repro` takes no stage"
+        )
     return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)), whole=True)
 
 
