@@ -61,7 +61,8 @@ lint: setup ## format check, lint, types; Dockerfiles and shell scripts
 	ruff format --check .
 	ruff check .
 	mypy src
-	hadolint docker/Dockerfile tests/docker/s3/Dockerfile tests/docker/slurm/Dockerfile
+	hadolint docker/Dockerfile tests/docker/registry/Dockerfile tests/docker/s3/Dockerfile \
+	  tests/docker/slurm/Dockerfile
 	shellcheck docker/build docker/entrypoint docker/finish docker/labels docker/run docker/environment/install \
 	  docker/environment/stand-in deploy/slurm.sh .ci/run \
 	  tests/docker/s3/start tests/docker/slurm/node
