@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -90,3 +91,14 @@ def test_rebuilding_leaves_no_image_without_a_name(project: Project) -> None:
     assert nameless() <= before
     (project.folder / "src/trainparity/_added.py").unlink()
     subprocess.run(["docker/build", "cpu"], cwd=project.folder, check=True, capture_output=True)
+
+
+def test_a_build_is_done_though_another_one_tidies_up(project: Project, tmp_path: Path) -> None:
+    docker = tmp_path / "docker"  # at such a moment
+    busy = 'if [ "$1 $2" = "image prune" ]; then echo "a prune operation is already running" >&2; exit 1; fi\n'
+    docker.write_text(f'#!/bin/sh\n{busy}exec {shutil.which("docker")} "$@"\n')
+    docker.chmod(0o755)
+    known = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["docker/build", "cpu"]
+    done = subprocess.run(command, cwd=project.folder, env=known, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "is left to the next build" in done.stderr, done.stderr
