@@ -19,14 +19,11 @@ ROOT = Path(__file__).parents[2]
 JOBS = yaml.safe_load((ROOT / ".github/workflows/images.yml").read_text())["jobs"]
 VERSION = "src/trainparity/__init__.py"
 IMAGES = "ARG BASE_IMAGE={base}\nFROM ${{BASE_IMAGE}} AS cpu\nCMD [cpu]\nFROM ${{BASE_IMAGE}} AS cuda\nCMD [cuda]\n"
-ELSEWHERE = (
-    " --sbom=true",
-    'cosign sign --yes --recursive "$IMAGE@$digest"\n',
-)  # Docker Hub's scanner; a service signs
-NOT_DOCKERS = (
-    " --provenance=mode=max",
-    "push-by-digest=true,name-canonical=true,",
-)  # Docker's own builder refuses them
+RUN = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "own/er", "GITHUB_RUN_ID": "7"}
+ELSEWHERE = (" --sbom=true", 'cosign sign --yes --recursive "$IMAGE@$digest"\n')
+"""What needs a network: Docker Hub has the scanner, a service signs."""
+NOT_DOCKERS = (' --provenance="mode=max,builder-id=$run"', "push-by-digest=true,name-canonical=true,")
+"""What Docker's own builder refuses."""
 
 
 class Clone:
@@ -34,7 +31,7 @@ class Clone:
 
     def __init__(self, folder: Path, address: str, builder: str) -> None:
         self.folder, self.base, self.name = folder, f"{address}/base:1", f"{address}/trainparity"
-        self.environment = {"IMAGE": self.name, "GITHUB_ENV": str(folder / "env"), "BUILDX_BUILDER": builder}
+        self.environment = {"IMAGE": self.name, "GITHUB_ENV": str(folder / "env"), "BUILDX_BUILDER": builder} | RUN
         self.left_out = ELSEWHERE + (NOT_DOCKERS if builder == "default" else ())
         (folder / VERSION).parent.mkdir(parents=True)
         shutil.copy(ROOT / VERSION, folder / VERSION)
@@ -95,6 +92,8 @@ def test_a_release_is_one_name_for_the_images_of_both_machines(clone: Clone) -> 
         held = {entry["platform"]["architecture"] for entry in index["manifests"]}
         assert {"amd64", "arm64"} <= held <= {"amd64", "arm64", "unknown"}
         assert ("unknown" in held) == (clone.left_out == ELSEWHERE)  # where its provenance is
+        proven = clone.run(f"docker buildx imagetools inspect {name} --format '{{{{json .Provenance}}}}'").stdout
+        assert ("https://github.com/own/er/actions/runs/7" in proven) == ("unknown" in held), proven
         assert (pulled := clone.run(f"docker pull {name}")).returncode == 0, pulled.stderr
         config = json.loads(clone.run(f"docker image inspect {name}").stdout)[0]["Config"]
         assert config["Labels"]["org.opencontainers.image.base.digest"] == base["BASE_IMAGE"].partition("@")[2]
