@@ -22,6 +22,7 @@ def down(project: Project) -> None:
     project.compose("--profile", "multinode", "down")
 
 
+@pytest.mark.timeout(600)
 def test_two_nodes_train_the_same_as_one_process(nodes: Project) -> None:
     done = nodes.compose(*UP)
     down(nodes)

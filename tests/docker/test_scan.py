@@ -54,6 +54,13 @@ def test_an_image_gives_its_user_nothing_to_gain(kind: str) -> None:
     assert secrets == []
 
 
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_nothing_of_the_build_is_left_where_others_write(kind: str, images: None) -> None:
+    """Root's compiled code there could not be locked by whoever compiles the same."""
+    find = ["find", "/caches", "/tmp", "/home", "/var/tmp", "-type", "f"]
+    assert docker.from_env().containers.run(f"trainparity:{kind}", find, remove=True, network_mode="none") == b""
+
+
 def test_every_process_of_a_run_is_the_callers(project: Project) -> None:
     running = project.start("run", "--rm", "train-cpu", "ddp")
     seen: set[tuple[str, str]] = set()
