@@ -50,8 +50,15 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         else:
             what = "gradients are not all-reduced, or only some of them"
         step = trace.layout.steps[row]
-        return Finding(f"the ranks of {side} hold different parameters after step {step}: {what}", evidence)
+        why = f"the ranks of {side} hold different parameters after step {step}: {what}"
+        return Finding(why, evidence, _ALIKE if evidence["gradients_agree"] and not partial else "")
     return None
+
+
+_ALIKE = (
+    "start and resume all ranks from the same weights and optimizer state, and send what one rank alone updates (ZeRO) "
+    "to the others after each step"
+)
 
 
 @rule(

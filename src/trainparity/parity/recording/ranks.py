@@ -51,6 +51,13 @@ def gather_named(names: Sequence[str], values: Tensor) -> Tensor:
     return aligned
 
 
+def broadcast(values: Tensor, source: int) -> Tensor:
+    """Return one rank's tensor on every rank. Shapes and types must agree."""
+    sent = values.contiguous().to(_device(), copy=True)
+    dist.broadcast(sent, source)
+    return sent
+
+
 def _initialised() -> bool:
     return dist.is_available() and dist.is_initialized()
 

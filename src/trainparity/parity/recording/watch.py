@@ -13,6 +13,7 @@ from trainparity.parity.recording.facts import layout_of, settings_by_parameter
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting
@@ -53,6 +54,7 @@ class StepWatch:
         self.given = GivenGradients()
         self._noise: Noise | None = None
         self._groups: Tensor | None = None
+        self._holders: Holders | None = None
         self._watch_steps_of(self.optimizer)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
@@ -62,6 +64,7 @@ class StepWatch:
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = self.clipping.optimizer = optimizer
+        self._holders = None
         self._before = optimizer.register_step_pre_hook(self._updating)
 
     def close(self) -> None:
@@ -75,8 +78,13 @@ class StepWatch:
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
+        layout = layout_of(self.model, self.optimizer, self.forward.modules)
+        if self._holders is not None:
+            layout["unoptimised"] = [
+                name for name, held in zip(layout["parameters"], self._holders.held, strict=True) if not held
+            ]
         return {
-            **layout_of(self.model, self.optimizer, self.forward.modules),
+            **layout,
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.names,
@@ -106,16 +114,15 @@ class StepWatch:
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
         self._meeting.meet()
-        parameters = list(self.model.named_parameters())
-        gradients = [(name, parameter.grad) for name, parameter in parameters]
+        parameters, gradients = self._parameters(), [parameter.grad for parameter in self._parameters()]
         self._see_gradients()
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
-        applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms([g for _, g in gradients])
+        applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms(gradients)
         arrays["applied/norm"] = applied
-        whole = self._record("weight", [tensor for _, tensor in parameters])
-        arrays["rank/weight"] = ranks.gather(torch.tensor(whole))
+        whole = self._record("weight", self._held_by_rank.tensors(parameters, parameters))
+        arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
         self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         self._read_forward()
@@ -156,18 +163,31 @@ class StepWatch:
 
         return evaluate
 
+    def _parameters(self) -> list[Tensor]:
+        return list(self.model.parameters())
+
+    @property
+    def _held_by_rank(self) -> Holders:
+        """Which rank updates what; ranks have met where it is first asked."""
+        self._holders = self._holders or Holders(self.optimizer, self._parameters())
+        return self._holders
+
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
-        parameters = list(self.model.parameters())
+        parameters, holders = self._parameters(), self._held_by_rank
         self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
+        # What ranks send each other after the last update is seen here, where the next one begins.
+        self._received = 0
+        for parameter in holders.received(parameters):
+            self._received = derived_seed(self._received, digest(parameter))
         states = [self.optimizer.state.get(parameter, {}) for parameter in parameters]
-        self._arrays["state/norm"] = torch.tensor(
-            [self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)]
+        self._arrays["state/norm"] = holders.numbers(
+            torch.tensor([self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
         )
         steps = [float(state["step"]) for state in states if "step" in state]
         self._arrays["optimizer_step"] = torch.tensor(max(steps, default=0.0), dtype=torch.float64)
         for key, values in settings_by_parameter(self.optimizer, parameters).items():
-            self._arrays[f"setting/{key}"] = values
+            self._arrays[f"setting/{key}"] = holders.numbers(values)
 
     def _main_sketch(self, tensor: Tensor) -> Tensor:
         """Sketch on rank 0; the other ranks need none."""
@@ -183,10 +203,12 @@ class StepWatch:
         if self._gradient_seen:
             return
         self._gradient_seen = True
-        hashed = self._record("gradient", [parameter.grad for parameter in self.model.parameters()])
+        parameters = self._parameters()
+        gradients = self._held_by_rank.tensors(parameters, [parameter.grad for parameter in parameters])
+        hashed = self._record("gradient", gradients)
         self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
         self._arrays["rank/total"] = ranks.gather(self._backward.total())
-        missing = [parameter.grad is None for parameter in self.model.parameters()]
+        missing = [gradient is None for gradient in gradients]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
     def _see_gradients_again(self) -> None:
@@ -217,7 +239,8 @@ class StepWatch:
         return combined
 
     def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        return torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
+        norms = torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
+        return self._held_by_rank.numbers(norms)
 
     def _read_forward(self) -> None:
         seen, arrays = self.forward, self._arrays

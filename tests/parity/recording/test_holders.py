@@ -1,0 +1,82 @@
+"""Ranks whose optimizers hold parts of one model (ZeRO) are judged as those that hold all of it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import torchrun
+from trainparity.parity.compare import compare_folders
+from trainparity.records.verdict import Verdict
+
+SCRIPT = """
+import sys, torch, trainparity
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+
+def train(name):
+    torch.manual_seed(0)
+    data = torch.randn(5, 16, 6)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    parameters = list(model.parameters())
+    owned = [p for n, p in enumerate(parameters) if n % size == rank]
+    if name == "torch":
+        optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW, lr=1e-2)
+    else:
+        held = parameters if name == "plain" else owned
+        optimizer = torch.optim.AdamW(held, lr=2e-2 if name == "rate" and rank else 1e-2)
+    called = model if name == "reduced" else nn.parallel.DistributedDataParallel(model)
+    with trainparity.record(called, optimizer, f"{sys.argv[1]}/{name}"):
+        for batch in data:
+            model.zero_grad()
+            called(batch[rank::size]).square().mean().backward()
+            if name == "reduced":  # each rank gets the gradients of its own part alone
+                for n, parameter in enumerate(parameters):
+                    dist.reduce(parameter.grad.div_(size), dst=n % size)
+                    parameter.grad = parameter.grad if n % size == rank else None
+            optimizer.step()
+            if name not in ("plain", "torch", "kept"):
+                for n, parameter in enumerate(parameters):
+                    dist.broadcast(parameter.data, n % size)
+
+for name in ("plain", "torch", "parts", "reduced", "kept", "rate"):
+    train(name)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("holders")
+    (folder / "train.py").write_text(SCRIPT)
+    command = [*torchrun(2).split(), str(folder / "train.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+def _judged(runs: Path, name: str) -> Verdict:
+    return compare_folders(runs / "plain", runs / name)
+
+
+@pytest.mark.parametrize("name", ["torch", "parts", "reduced"])
+def test_ranks_that_update_parts_and_send_them_are_the_same_training(runs: Path, name: str) -> None:
+    found = _judged(runs, name)
+    assert found.weights in ("bitwise", "equivalent"), (found.reason, found.explanation)
+    assert found.ranks_agree
+
+
+def test_parts_that_no_rank_sends_are_a_difference(runs: Path) -> None:
+    found = _judged(runs, "kept")
+    assert (found.verdict, found.cause, found.ranks_agree) == ("different", "ranks-disagree", False)
+    assert found.step == 1
+    assert found.advice and "send" in found.advice
+
+
+def test_options_of_a_part_are_those_of_the_rank_that_updates_it(runs: Path) -> None:
+    found = _judged(runs, "rate")
+    assert (found.verdict, found.cause) == ("different", "learning-rate")
