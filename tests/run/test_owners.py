@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from trainparity.attach.owners import beside, model_of, optimizer_of, updates_for
+from trainparity.attach.owners import beside, model_of, of_one_step, optimizer_of, updates_for
 
 
 class Outer(torch.optim.SGD):
@@ -56,3 +56,18 @@ def test_each_half_of_a_gan_in_one_lightning_module_is_recorded_apart() -> None:
     of_g, of_d = (torch.optim.SGD(half.parameters()) for half in (gan.generator, gan.discriminator))
     assert model_of(of_g, gan, [of_d]) is gan.generator and model_of(of_d, gan, [of_g]) is gan.discriminator
     assert model_of(of_g, gan.generator, []) is gan  # one optimizer: what it leaves alone belongs to the model
+
+
+def test_optimizers_of_one_class_over_the_model_that_is_called_make_one_step() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    each = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters()]
+    assert of_one_step(each[0], each, model) == each
+    assert of_one_step(each[0], [*each, torch.optim.Adam(nn.Linear(2, 2).parameters())], model) == each
+    assert of_one_step(each[0], each, None) == each[:1]
+
+
+def test_halves_that_are_called_apart_make_their_own_steps_unless_they_are_very_many() -> None:
+    halves = [nn.Linear(2, 2) for _ in range(12)]
+    each = [torch.optim.SGD(half.parameters(), lr=0.1) for half in halves]
+    assert of_one_step(each[0], each[:2], halves[0]) == each[:1]
+    assert of_one_step(each[0], each, halves[0]) == each

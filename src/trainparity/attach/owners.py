@@ -54,16 +54,38 @@ def wraps(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
 
 
 def beside(optimizer: torch.optim.Optimizer, others: Sequence[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
-    """Return the optimizers that train something else beside one, as the other half of a GAN; of very many, none."""
+    """Return the optimizers that train something else beside one, as the other half of a GAN."""
     found: list[torch.optim.Optimizer] = []
     for other in others:
         if all(_apart(other, one) for one in (optimizer, *found)):
             found.append(other)
-    return found if len(found) <= _MOST else []
+    return found
+
+
+def of_one_step(
+    optimizer: torch.optim.Optimizer, others: Sequence[torch.optim.Optimizer], called: nn.Module | None
+) -> list[torch.optim.Optimizer]:
+    """Return the optimizers that make a step together with one: of one class over one module that is called, or many.
+
+    Beside few others, as a GAN's halves, it makes its steps by itself.
+    """
+    found = [optimizer]
+    for other in others:
+        if all(_apart(other, one) for one in found):
+            found.append(other)
+    if len(found) > _MOST + 1:
+        return found
+    whole = set(map(id, called.parameters())) if called is not None and not _is_lightning(called) else set()
+    return [
+        one
+        for one in found
+        if one is optimizer
+        or (type(one) is type(optimizer) and {*parameters_of(one), *parameters_of(optimizer)} <= whole)
+    ]
 
 
 _MOST = 8
-"""Optimizers beside the first; an optimizer for every parameter is one training, of which a part is recorded."""
+"""Optimizers beside the first that are recorded by themselves; more are recorded as one."""
 
 
 def _apart(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch.optim import Optimizer
 
     from trainparity.parity.recorder import Recorder
+    from trainparity.parity.recording.joint import Joint
 
 
 class Process:
@@ -30,6 +31,8 @@ class Process:
         self._optimizers = Optimizers()
         self._recorded: dict[Optimizer, Recorder] = {}
         """The first is of the model that is called first; the others train something else beside it."""
+        self._joint: Joint | None = None
+        """What is recorded in place of several optimizers that make a step together."""
         self._facts: dict[Optimizer, dict[str, Any]] = {}
         self._pid = 0
         """The process that trains; a child that it forks inherits this object and must not write."""
@@ -73,8 +76,13 @@ class Process:
             leave_now()
         if not self._pid:
             self._attach(optimizer, None)
-        elif self._recorded and optimizer not in self._recorded:
+        elif self._recorded and self._as_recorded(optimizer) not in self._recorded:
             self._see_another(optimizer)
+
+    def _as_recorded(self, optimizer: "Optimizer") -> "Optimizer":
+        """Return an optimizer, or what it is recorded as a member of."""
+        joint = self._joint
+        return joint if joint is not None and any(optimizer is member for member in joint.members) else optimizer
 
     def _see_another(self, optimizer: "Optimizer") -> None:
         """Record an optimizer that was made later, or in place of one that is recorded."""
@@ -133,13 +141,16 @@ class Process:
         from trainparity.parity.recording import ranks
         from trainparity.parity.recording.unwrap import unwrap_optimizer
 
-        first = unwrap_optimizer(optimizer)
+        first = self._join(unwrap_optimizer(optimizer), called)
         self._optimizers.forget_steps_of(first)
         if not self._session.claim(_name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
+        joint = self._joint
         atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
         self._record(first, called, None)
+        if joint is not None:
+            joint.register_step_post_hook(self._stepped)  # after the Recorder's
         for other in beside(first, self._optimizers.alive()):
             self._record(other, called, self._folder_name(other))
         call_before_exit(self._ended)
@@ -148,6 +159,17 @@ class Process:
 
             self._made_steps = OperatorWindow(step, self._session.folder / OPERATORS).at
             self._made_steps(0)
+
+    def _join(self, optimizer: "Optimizer", called: "nn.Module | None") -> "Optimizer":
+        """Return what makes a step as one with an optimizer, beside others of the model that is called; else itself."""
+        from trainparity.attach.owners import of_one_step
+        from trainparity.parity.recording.joint import joined
+
+        members = of_one_step(optimizer, self._optimizers.alive(), called)
+        if len(members) == 1:
+            return optimizer
+        self._joint = joined(members)
+        return self._joint
 
     def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
         from trainparity.attach.owners import beside, model_of
@@ -175,6 +197,8 @@ class Process:
         """Count a step that has been made, and stop the script after the last one that is asked for."""
         from trainparity.attach.owners import wraps
 
+        if self._as_recorded(optimizer) is not optimizer:
+            return  # a member's step: the one that it belongs to tells of its own
         limit = self._session.plan.steps
         if os.getpid() != self._pid or self._stopped:
             return

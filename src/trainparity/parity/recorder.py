@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from trainparity.parity import arguments
 from trainparity.parity.recording.identity import Samples, identities
+from trainparity.parity.recording.joint import Joint, joined
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.watch import StepWatch
@@ -42,7 +43,8 @@ def record(
 
     Args:
         model: What the loop calls: plain, or wrapped by DDP, FSDP2, `torch.compile`, Accelerate, Fabric.
-        optimizer: A `torch.optim.Optimizer`, or what Accelerate, Lightning or Fabric made of one.
+        optimizer: A `torch.optim.Optimizer`, or what Accelerate, Lightning or Fabric made of one. Several that update
+            one model together, as one for each parameter: a list of them, or a dict with them as values.
         folder: Where trace.json and trace.safetensors are written when the run ends. Those of an earlier run are
             removed, with its curve and the traces of its twins.
         samples: Where samples get their identity: a keyword argument of the model's forward that holds their
@@ -72,6 +74,9 @@ def record(
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
         folder, follow = _of_model(folder, name), follow and _of_model(follow, name)
+    optimizer = joined(optimizer)
+    if every and isinstance(optimizer, Joint):
+        raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")
     followed = folder if number and every and follow is None else follow
     if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
         raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
@@ -158,6 +163,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """Remove all hooks, and write nothing."""
+        if isinstance(optimizer := self._session.watch.optimizer, Joint):
+            optimizer.end()
         self._closed = True
         if _OPEN.get(self.folder) is self:
             del _OPEN[self.folder]

@@ -111,6 +111,11 @@ class BackwardHooks:
         engine = torch.autograd.Variable._execution_engine
         engine.queue_callback(lambda: engine.queue_callback(self._leave))
 
+    @property
+    def begun(self) -> bool:
+        """Whether a backward pass of the step has begun."""
+        return self.count > 0 or self._in_backward
+
     def _leave(self) -> None:
         self._in_backward = False
         self.count += 1

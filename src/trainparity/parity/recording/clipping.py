@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.sketch import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
@@ -67,7 +68,7 @@ class ClippingHooks(intercept.Listener):
 
     def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that the loss scale is taken away."""
-        if self.active and unwrap_optimizer(optimizer) is self.optimizer:
+        if self.active and belongs(optimizer, self.optimizer):
             self._unscaled = True
 
     def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
@@ -76,7 +77,11 @@ class ClippingHooks(intercept.Listener):
 
     def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """Tell the loop's recorder of a step that the scaler has skipped for an overflow."""
-        if self.on_skipped and not self.updated and unwrap_optimizer(optimizer) is self.optimizer:
+        if not belongs(optimizer, self.optimizer):
+            return
+        if isinstance(self.optimizer, Joint):
+            self.updated = not self.optimizer.skips(unwrap_optimizer(optimizer))
+        if self.on_skipped and not self.updated:
             self.on_skipped()
         self.updated = False
 

@@ -53,6 +53,8 @@ class ForwardHooks:
         else:
             self._handles.append(AroundCompiled(model, self._look_around))
         self.active = False
+        self.on_pass: Callable[[], None] | None = None
+        """Called where a forward pass begins that is looked at, or would be in a traced step."""
         self.on_autocast: Callable[[torch.dtype], None] | None = None
         """Called once, where a forward pass is first seen under autocast, with what that computes in."""
         self.on_backward: Callable[[], None] | None = None
@@ -171,6 +173,8 @@ class ForwardHooks:
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         if not self._is_ours(module):
             return
+        if self.on_pass and not self._called and torch._C._current_graph_task_id() == -1:
+            self.on_pass()
         self._called.append(module)
         if self._looking():
             if self._depth == 0:

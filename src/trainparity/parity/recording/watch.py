@@ -15,6 +15,7 @@ from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.identity import Samples
+from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting
 from trainparity.parity.recording.passes import STAND_IN
@@ -66,6 +67,8 @@ class StepWatch:
         self.optimizer = self.clipping.optimizer = optimizer
         self._holders = None
         self._before = optimizer.register_step_pre_hook(self._updating)
+        if isinstance(optimizer, Joint):
+            self.forward.on_pass = optimizer.end
 
     def close(self) -> None:
         """Remove all hooks."""
@@ -101,6 +104,7 @@ class StepWatch:
             noise: A twin's, for what modules return and the gradients of it.
         """
         self._active = self.forward.active = self._backward.active = True
+        self._keep_gradients(True)
         self._noise = noise
         self._meeting.begin()
         self.forward.begin(expected, noise)
@@ -132,9 +136,14 @@ class StepWatch:
         loss = self._loss.value / (self.clipping.scale or 1.0)
         arrays["rank/loss"] = ranks.gather(torch.tensor(loss, dtype=torch.float64))
         self._active = self.forward.active = self._backward.active = False
+        self._keep_gradients(False)
         self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
+
+    def _keep_gradients(self, keep: bool) -> None:
+        if isinstance(self.optimizer, Joint):
+            self.optimizer.keep = keep
 
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
@@ -143,7 +152,7 @@ class StepWatch:
             return None
         self._meeting.meet()
         self._see_start()
-        if not self._backward.count:
+        if not self._backward.begun:
             self.given.see([parameter.grad for parameter in self.model.parameters()], self._noise)
         keywords = keywords or {}
         watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer

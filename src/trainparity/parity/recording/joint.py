@@ -1,0 +1,139 @@
+"""Several optimizers whose steps make one: one for each parameter, as where backward itself makes the updates."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from trainparity.parity.recording.unwrap import unwrap_optimizer
+
+
+class Joint(torch.optim.Optimizer):
+    """What is recorded as one optimizer: its step begins with a member's, and ends when all have made one.
+
+    Or when the backward pass ends inside of which they are made, or a member begins its next one.
+    """
+
+    def __init__(self, members: Sequence[torch.optim.Optimizer]) -> None:
+        # PyTorch's own `__init__` is not called: this is none that the loop has made.
+        self.members = list(members)
+        self.keep = False
+        """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
+        self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self._after: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self._made: set[int] = set()
+        self._skipped: set[int] = set()
+        self._last: torch.optim.Optimizer | None = None
+        self._gradients: dict[Tensor, Tensor] = {}
+        for member in self.members:
+            member.register_step_pre_hook(self._begins)
+            member.register_step_post_hook(self._ends)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The members'."""
+        return [group for member in self.members for group in member.param_groups]
+
+    @property
+    def state(self) -> dict[Tensor, Any]:  # type: ignore[override]
+        """The members'."""
+        return {key: value for member in self.members for key, value in member.state.items()}
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        """The members'."""
+        return {key: value for member in self.members for key, value in member.defaults.items()}
+
+    def __repr__(self) -> str:
+        """Name the class and count the members."""
+        return f"{type(self).__name__} ({len(self.members)} optimizers)"
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call a hook before the first member's step."""
+        return _registered(self._before, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call a hook after the last member's step."""
+        return _registered(self._after, hook)
+
+    def _begins(self, member: torch.optim.Optimizer, *_: Any) -> None:
+        if id(member) in self._made:
+            self.end()
+        if not self._made:
+            if _in_backward():  # after what is queued for the end of the pass already
+                engine = torch.autograd.Variable._execution_engine
+                engine.queue_callback(lambda: engine.queue_callback(self.end))
+            for hook in [*self._before.values()]:
+                hook(self, (), {})
+        self._made.add(id(member))
+        if self.keep:
+            held = (p for group in member.param_groups for p in group["params"] if p.grad is not None)
+            self._gradients |= {p: p.grad.detach().clone() for p in held}
+
+    def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
+        self._last = member
+        if len(self._made | self._skipped) == len(self.members) and not _in_backward():
+            self.end()
+
+    def skips(self, member: torch.optim.Optimizer) -> bool:
+        """Note that a loss scaler has asked a member for a step; tell whether all of them were skipped."""
+        if self._last is member:
+            self._last = None
+            return False
+        self._skipped.add(id(member))
+        if len(self._made | self._skipped) < len(self.members):
+            return False
+        none = not self._made
+        self.end()
+        self._skipped.clear()
+        return none
+
+    def end(self) -> None:
+        """End a step that members have begun, if any, with the gradients as each of them used it."""
+        if not self._made:
+            return
+        self._made.clear()
+        self._skipped.clear()
+        gradients, self._gradients = self._gradients, {}
+        left = {parameter: parameter.grad for parameter in gradients}
+        for parameter, gradient in gradients.items():
+            parameter.grad = gradient
+        for hook in [*self._after.values()]:
+            hook(self, (), {})
+        for parameter, had in left.items():
+            parameter.grad = had
+
+
+def joined(optimizers: Any) -> Any:
+    """Return several optimizers, in a list or the values of a dict, as one; one alone, as it is."""
+    if not isinstance(optimizers, list | tuple | Mapping):
+        return optimizers
+    members = [
+        unwrap_optimizer(one) for one in (optimizers.values() if isinstance(optimizers, Mapping) else optimizers)
+    ]
+    if not members:
+        raise ValueError("there is no optimizer: give one, or a list of those that update the model together")
+    if len(members) == 1:
+        return members[0]
+    # Called what its members are: an optimizer for each parameter is no other kind than one for all.
+    name = "+".join(dict.fromkeys(type(member).__name__ for member in members))
+    return type(name, (Joint,), {})(members)
+
+
+def belongs(optimizer: Any, recorded: Any) -> bool:
+    """Tell whether a loop's optimizer is the recorded one, or one of its members."""
+    plain = unwrap_optimizer(optimizer)
+    return plain is recorded or any(plain is member for member in getattr(recorded, "members", ()))
+
+
+def _registered(hooks: OrderedDict[int, Callable[..., Any]], hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1

@@ -1,0 +1,113 @@
+"""Several optimizers that make one step together, as where backward makes the updates, are judged as one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+from trainparity.records.verdict import Verdict
+
+STEPS = 5
+
+
+def _net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def _batches() -> list[Tensor]:
+    return list(torch.randn(STEPS, 16, 6, generator=torch.Generator().manual_seed(1)))
+
+
+def _one(folder: Path, make: Callable[[list[Any]], torch.optim.Optimizer], scaler: Any = None) -> None:
+    model = _net()
+    optimizer = make(list(model.parameters()))
+    _loop(folder, model, optimizer, [optimizer], scaler)
+
+
+def _each(folder: Path, make: Callable[[list[Any]], torch.optim.Optimizer], scaler: Any = None) -> None:
+    model = _net()
+    optimizers = [make([parameter]) for parameter in model.parameters()]
+    _loop(folder, model, optimizers, optimizers, scaler)
+
+
+def _loop(folder: Path, model: nn.Module, recorded: Any, optimizers: list[torch.optim.Optimizer], scaler: Any) -> None:
+    with trainparity.record(model, recorded, folder):
+        for number, batch in enumerate(_batches()):
+            loss = model(batch).square().mean()
+            (scaler.scale(loss) if scaler else loss).backward()
+            if scaler and number == 2:
+                for parameter in model.parameters():
+                    parameter.grad.fill_(torch.inf)
+            for optimizer in optimizers:
+                scaler.step(optimizer) if scaler else optimizer.step()
+            if scaler:
+                scaler.update()
+            model.zero_grad()
+
+
+def _in_backward(folder: Path, make: Callable[[list[Any]], torch.optim.Optimizer], left_out: int = -1) -> None:
+    model = _net()
+    optimizers = {p: make([p]) for n, p in enumerate(model.parameters()) if n != left_out}
+
+    def update(parameter: Tensor) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in optimizers:
+        parameter.register_post_accumulate_grad_hook(update)
+    with trainparity.record(model, optimizers, folder) as recorder:
+        for batch in _batches():
+            model(batch).square().mean().backward()
+    assert recorder.step == STEPS
+    assert [p.grad for p in optimizers] == [None] * len(optimizers)
+
+
+def _adamw(parameters: list[Any]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-2)
+
+
+def _judged(folder: Path) -> Verdict:
+    return compare_folders(folder / "one", folder / "other")
+
+
+@pytest.mark.parametrize("other", [_each, _in_backward])
+def test_an_optimizer_for_each_parameter_is_the_same_training(tmp_path: Path, other: Callable[..., None]) -> None:
+    _one(tmp_path / "one", _adamw)
+    other(tmp_path / "other", _adamw)
+    assert _judged(tmp_path).verdict == "bitwise"
+
+
+def test_another_rate_of_optimizers_that_backward_calls_is_a_difference(tmp_path: Path) -> None:
+    _one(tmp_path / "one", _adamw)
+    _in_backward(tmp_path / "other", lambda parameters: torch.optim.AdamW(parameters, lr=2e-2))
+    assert (_judged(tmp_path).verdict, _judged(tmp_path).cause) == ("different", "learning-rate")
+
+
+def test_a_parameter_that_none_of_them_holds_is_named(tmp_path: Path) -> None:
+    _one(tmp_path / "one", _adamw)
+    _in_backward(tmp_path / "other", _adamw, left_out=2)
+    assert _judged(tmp_path).cause == "parameters-not-updated"
+
+
+def test_steps_that_a_loss_scaler_skips_are_counted_once(tmp_path: Path) -> None:
+    _one(tmp_path / "one", _adamw, torch.amp.GradScaler("cpu", init_scale=1024.0))
+    _each(tmp_path / "other", _adamw, torch.amp.GradScaler("cpu", init_scale=1024.0))
+    found = _judged(tmp_path)
+    assert (found.verdict, found.steps_compared) == ("bitwise", STEPS), (found.reason, found.explanation)
+
+
+def test_several_optimizers_keep_no_state_of_windows(tmp_path: Path) -> None:
+    model = _net()
+    with pytest.raises(ValueError, match="every= needs one optimizer"):
+        trainparity.record(model, [_adamw([p]) for p in model.parameters()], tmp_path, every=2)
+
+
+def test_no_optimizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no optimizer"):
+        trainparity.record(_net(), [], tmp_path)
