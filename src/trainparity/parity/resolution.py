@@ -1,10 +1,42 @@
 """What an `equivalent` could have seen: the smallest relative errors that would have been `different`."""
 
-from trainparity.parity.distance import KINDS, Judged, names
+import torch
+from torch import Tensor
+
+from trainparity.parity.distance import KINDS, Judged, names, norms
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.verdict import Resolution
+
+
+def gradient_width(reference: Trace, floor: Floor) -> float:
+    """Return the largest floor of the whole gradient where a window starts: rounding has not grown there yet."""
+    return float(floor["gradient"][_starts(reference), -1].amax())
+
+
+def update_width(reference: Trace, floor: Floor) -> float:
+    """Return the largest floor of the whole update there."""
+    return float(update_noise(reference, floor)[_starts(reference)].amax())
+
+
+def update_noise(reference: Trace, floor: Floor) -> Tensor:
+    """Return the floor of the whole update, float64 [T]; zero where that is how the weights' format rounds.
+
+    That may be all of a small update, as at the begin of a warm-up, or of weights in bf16.
+    """
+    update, weight = (torch.linalg.vector_norm(norms(reference, kind), dim=1) for kind in ("update", "weight"))
+    width = floor["update"][:, -1]
+    rounded = _ROUNDINGS * reference.layout.stored_roundoff * weight >= width * update
+    return torch.where(rounded, 0.0, width).nan_to_num(0.0)
+
+
+_ROUNDINGS = 4
+"""Roundings of weights by which the updates of runs whose rounding is independent may be apart."""
+
+
+def _starts(reference: Trace) -> list[int]:
+    return [window.start for window in reference.layout.windows()]
 
 
 def resolutions(reference: Trace, floor: Floor, margin: float) -> list[Resolution]:
@@ -14,8 +46,7 @@ def resolutions(reference: Trace, floor: Floor, margin: float) -> list[Resolutio
 
 def _resolution(reference: Trace, floor: Floor, margin: float, kind: Judged) -> Resolution:
     """Multiply the floor where windows start, of several the widest, by the margin: rounding is least there."""
-    starts = [window.start for window in reference.layout.windows()]
-    seen = (margin * floor[kind][starts]).amax(0).clamp(max=INFINITE)
+    seen = (margin * floor[kind][_starts(reference)]).amax(0).clamp(max=INFINITE)
     weakest = int(seen[:-1].argmax())
     return Resolution(
         kind=kind, whole=float(seen[-1]), weakest=float(seen[weakest]), tensor=names(reference, kind)[weakest]

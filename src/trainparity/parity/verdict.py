@@ -18,7 +18,7 @@ from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.parity.resolution import resolutions
+from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact
 from trainparity.records.run import Status
@@ -82,7 +82,10 @@ def judge_traces(
     apart = [row for row in (disagreement(left, right),) if row is not None]
     same_bits = _same_bits(left, right, KINDS)
     facts = [] if same_bits else _rows_of_facts(left, right, floor, margin)
-    training = _rows(torch.stack([(off[kind] > margin).any(1) for kind in _TRAINING]).any(0)) + apart + facts
+    # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
+    known = update_noise(left, floor) <= _LOST / _APART
+    beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
+    training = _rows(beyond.any(0)) + apart + facts
     rows = training or _rows((off["buffer"] > margin).any(1))
     verdict = Verdict(
         left=names[0],
@@ -103,14 +106,28 @@ def judge_traces(
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": unknown})
-    width = _width(left, floor)
+    width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
-    if narrow < _NARROWEST or max((w.distance_over_floor for w in worst), default=0.0) > narrow:
-        twins = f"the gradients of {names[0]}'s twins are {exact(width, 2)} apart at the first step of a window"
-        reason = f"the noise floor is too wide to prove anything: {twins}"
-        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+    if wide := _too_wide(left, floor, narrow, worst, names[0]):
+        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": wide})
     seen = resolutions(left, floor, narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+
+
+def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], name: str) -> str | None:
+    """Say which noise would hide a fault: runs are further apart than a floor as wide allows, or any are."""
+    off = {one.kind: one.distance_over_floor for one in worst}
+    widths = {"gradient": gradient_width(left, floor), "update": update_width(left, floor)}
+    updates = _LOST / widths["update"] if widths["update"] else INFINITE
+    wide = None
+    if updates < _APART or off.get("update", 0.0) > updates:
+        wide = "update"
+    elif narrow < _NARROWEST or max(off.values(), default=0.0) > narrow:
+        wide = "gradient"
+    if wide is None:
+        return None
+    twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at the first step of a window"
+    return f"the noise floor is too wide to prove anything: {twins}"
 
 
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
@@ -132,11 +149,11 @@ _WIDEST = 0.5
 _NARROWEST = 4
 """The smallest margin: right runs lie nearer to the reference than that, in any format."""
 
+_LOST = 1.0
+"""Relative distance of an update that is lost: no floor times its margin may excuse it."""
 
-def _width(reference: Trace, floor: Floor) -> float:
-    """Return the largest floor of the whole gradient where a window starts: rounding has not grown there yet."""
-    starts = [window.start for window in reference.layout.windows()]
-    return float(floor["gradient"][starts, -1].amax())
+_APART = 2
+"""Floors that updates of right runs may be apart in the formats in which that is wide."""
 
 
 def _unknown(left: Trace, off: Mapping[Judged, Tensor]) -> str | None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 import trainparity
@@ -42,3 +42,32 @@ def test_fp32_weights_of_a_model_in_bf16_are_judged_as_it_rounds(tmp_path: Path)
     found = compare_folders(reference, train(tmp_path / "b", parts=2))
     assert found.verdict == "equivalent", found
     assert compare_folders(reference, train(tmp_path / "c", shift=1)).verdict == "different"
+
+
+def test_gradients_of_torch_func_in_several_parts_are_judged(tmp_path: Path) -> None:
+    def train(folder: Path, parts: int, smoothing: float = 0.0) -> None:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def loss(weights: dict[str, Tensor], part: Tensor) -> Tensor:
+            output = torch.func.functional_call(model, weights, (part,))
+            target = torch.zeros(len(part), dtype=torch.int64)
+            return nn.functional.cross_entropy(output, target, reduction="sum", label_smoothing=smoothing)
+
+        with trainparity.record(model, optimizer, folder):
+            for batch in torch.randn(4, 16, 6):
+                optimizer.zero_grad()
+                for part in batch.chunk(parts):
+                    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+                    found = torch.func.grad(loss)(weights, part)
+                    for name, weight in model.named_parameters():
+                        held = 0.0 if weight.grad is None else weight.grad
+                        weight.grad = held + found[name] / len(batch)
+                optimizer.step()
+
+    train(tmp_path / "whole", 1)
+    train(tmp_path / "parts", 4)
+    train(tmp_path / "smoothed", 4, smoothing=0.1)
+    assert compare_folders(tmp_path / "whole", tmp_path / "parts").verdict == "equivalent"
+    assert compare_folders(tmp_path / "whole", tmp_path / "smoothed").verdict == "different"

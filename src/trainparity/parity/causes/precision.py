@@ -16,14 +16,16 @@ def overflow(difference: Difference) -> Finding | None:
     finite = [bool(norms.isfinite().all()) for norms in difference.norms("gradient")]
     if finite[0] == finite[1]:
         return None
-    scale = difference.numbers("scale/value")
-    return Finding(
-        (
-            f"gradients overflowed at step {difference.step} in {difference.who(not finite[0])} only"
-            + (", and the loss scaler skipped the step" if max(scale) else "")
-        ),
-        {"finite": [float(f) for f in finite], "loss_scale": list(scale)},
-    )
+    scale, lost = difference.numbers("scale/value"), difference.who(not finite[0])
+    why = f"gradients overflowed at step {difference.step} in {lost} only"
+    if of_lost := scale[finite.index(False)]:
+        other = scale[finite.index(True)]
+        beside = f", that of {difference.who(finite[0])} is {exact(other)}" if other != of_lost else ""
+        why += (
+            f", and the loss scaler skipped the step: {lost} makes no update there (its loss scale is {exact(of_lost)}"
+            f"{beside})"
+        )
+    return Finding(why, {"finite": [float(f) for f in finite], "loss_scale": list(scale)})
 
 
 def rounded_alike(difference: Difference) -> bool:

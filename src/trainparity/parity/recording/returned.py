@@ -89,5 +89,12 @@ def _source(given: Tensor, passes: _Made) -> Pass | None:
 
 def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
     """Tell whether a tensor is one of those that a pass returned, or a view of it."""
-    places = {tensor.untyped_storage().data_ptr() for tensor in made if not is_dtensor(tensor)} - {0}
-    return not is_dtensor(given) and given.untyped_storage().data_ptr() in places
+    place = _place(given)
+    return place != 0 and place in {_place(tensor) for tensor in made}
+
+
+def _place(tensor: Tensor) -> int:
+    """Return where a tensor's numbers begin in memory; 0: nowhere, as of a shard or inside a transform (`grad`)."""
+    if is_dtensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return 0
+    return tensor.untyped_storage().data_ptr()

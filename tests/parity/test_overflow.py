@@ -1,0 +1,40 @@
+"""A step that a loss scaler skips in one run only is named, with the loss scale at which gradients overflowed."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+
+def _train(folder: Path, overflow_at: int, scale: float = 1024.0) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    with trainparity.record(model, optimizer, folder):
+        for step, batch in enumerate(torch.randn(4, 16, 6)):
+            optimizer.zero_grad()
+            loss = model(batch).square().mean() * (torch.inf if step == overflow_at else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+
+def test_a_step_that_one_run_skips_is_named_with_its_loss_scale(tmp_path: Path) -> None:
+    _train(tmp_path / "a", overflow_at=-1, scale=512.0)
+    _train(tmp_path / "b", overflow_at=2)
+    found = compare_folders(tmp_path / "a", tmp_path / "b", names=("A", "B"))
+    assert (found.verdict, found.cause, found.step) == ("different", "precision", 2)
+    assert found.explanation == (
+        "gradients overflowed at step 2 in B only, and the loss scaler skipped the step: B makes no update there (its "
+        "loss scale is 1024, that of A is 512)"
+    )
+
+
+def test_steps_that_both_skip_are_the_same_training(tmp_path: Path) -> None:
+    _train(tmp_path / "a", overflow_at=2)
+    _train(tmp_path / "b", overflow_at=2)
+    assert compare_folders(tmp_path / "a", tmp_path / "b").verdict == "bitwise"
