@@ -406,3 +406,22 @@ def test_a_recording_that_fails_ends_with_2_and_says_why(tmp_path: Path) -> None
     missing = "import sys; sys.modules['pydantic'] = None\nimport torch.optim.optimizer"
     done = trainparity("run", "runs/a", "--", sys.executable, write(tmp_path, missing), cwd=tmp_path)
     assert done.returncode == 2 and "pydantic" in done.stderr and "install trainparity there" in done.stderr
+
+
+def test_a_training_without_modules_is_recorded_from_its_first_backward_pass_on(tmp_path: Path) -> None:
+    script = """
+import torch
+torch.manual_seed(0)
+weight = torch.randn(8, 3, requires_grad=True)
+unused = torch.optim.SGD([torch.zeros(50, requires_grad=True)], lr=0.1)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for batch in torch.randn(9, 16, 8):
+    optimizer.zero_grad()
+    (batch @ weight).square().mean().backward()
+    torch.nn.utils.clip_grad_norm_([weight], 0.1)
+    optimizer.step()
+"""
+    write(tmp_path, script)
+    trace = Trace.load(record(tmp_path, python(), "train.py"))
+    assert trace.arrays["clip/calls"].tolist() == [1] * 6
+    assert trace.arrays["rank/backwards"].flatten().tolist() == [1] * 6

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn
     from torch.optim import Optimizer
 
+    from trainparity.attach.first_backward import FirstBackward
     from trainparity.parity.recorder import Recorder
     from trainparity.parity.recording.joint import Joint
 
@@ -38,6 +39,7 @@ class Process:
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._stopped = False
         self._first_pass = FirstPass(self._called)
+        self._first_backward: FirstBackward
         self._made_steps: Callable[[int], None] = lambda count: None
         """Told how many steps the first recorded optimizer has made."""
 
@@ -59,8 +61,18 @@ class Process:
         if not self._pid:
             if not self._optimizers:
                 self._first_pass.begin()
+                self._see_first_backward()
             self._first_pass.see_modules_of(optimizer)
         self._optimizers.add(optimizer)
+
+    def _see_first_backward(self) -> None:
+        from trainparity.attach.first_backward import FirstBackward
+
+        def begins(optimizer: "Optimizer") -> None:
+            if not self._pid and not _loads_data():
+                self._attach(optimizer, None)
+
+        self._first_backward = FirstBackward(self._optimizers.alive, begins)
 
     def _called(self, module: "nn.Module") -> None:
         from trainparity.attach.owners import optimizer_of
@@ -123,6 +135,7 @@ class Process:
         """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
         self._pid = os.getpid()
         self._first_pass.end()
+        self._first_backward.end()
         if self._session.over:
             return
         os.register_at_fork(after_in_child=self._forget)

@@ -109,5 +109,5 @@ def test_several_optimizers_keep_no_state_of_windows(tmp_path: Path) -> None:
 
 
 def test_no_optimizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no optimizer"):
+    with pytest.raises(TypeError, match="the optimizer is a list that holds none"):
         trainparity.record(_net(), [], tmp_path)

@@ -115,7 +115,8 @@ def joined(optimizers: Any) -> Any:
         unwrap_optimizer(one) for one in (optimizers.values() if isinstance(optimizers, Mapping) else optimizers)
     ]
     if not members:
-        raise ValueError("there is no optimizer: give one, or a list of those that update the model together")
+        kind = type(optimizers).__name__
+        raise TypeError(f"the optimizer is a {kind} that holds none; give one, or a list of those that step together")
     if len(members) == 1:
         return members[0]
     # Called what its members are: an optimizer for each parameter is no other kind than one for all.
