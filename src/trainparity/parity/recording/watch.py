@@ -189,7 +189,8 @@ class StepWatch:
         self._received = 0
         for parameter in holders.received(parameters):
             self._received = derived_seed(self._received, digest(parameter))
-        states = [self.optimizer.state.get(parameter, {}) for parameter in parameters]
+        state = self.optimizer.state
+        states = [state.get(parameter, {}) for parameter in parameters]
         self._arrays["state/norm"] = holders.numbers(
             torch.tensor([self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
         )
