@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.support.report_tree import status
+from trainparity.errors import UserError
 from trainparity.parity.curves import judge_curves, judge_runs, read_curve
 from trainparity.records.base import RecordError, write_csv
 
@@ -94,3 +95,47 @@ def test_a_seed_that_crashed_fails_the_pair_of_recipes_and_nothing_else(tmp_path
     (left[0] / "loss.csv").unlink()
     status("bf16-2").write(right[2] / "status.json")
     assert judge_runs(left, right).verdict == "cannot judge"
+
+
+@pytest.mark.filterwarnings("error")
+def test_losses_too_large_to_be_squared_have_drifted_all_the_same() -> None:
+    """As a loss that explodes and is still finite."""
+    huge = [[value * 1e200 for value in curve] for curve in curves(range(5, 10))]
+    found = judge_curves(curves(range(5)), huge)
+    assert found.verdict == "drifted" and math.isfinite(found.statistic or math.inf)
+    alike = judge_curves([[value * 1e200 for value in curve] for curve in curves(range(5))], huge)
+    assert alike.verdict == "consistent" and math.isfinite(alike.spread or math.inf) and alike.detectable
+    assert judge_curves(curves(range(5)), [[1.7e308] * 100] * 5).reason == "5 of 5 runs diverged"
+
+
+def test_the_test_is_the_same_in_other_units() -> None:
+    left, right = curves(range(5)), curves(range(5, 10), shift=0.1)
+    one = judge_curves(left, right)
+    thousand = judge_curves(*([[1000 * value for value in curve] for curve in side] for side in (left, right)))
+    assert thousand.p_value == one.p_value and thousand.spread == pytest.approx(1000 * (one.spread or 0))
+
+
+def test_one_run_is_not_two_seeds(tmp_path: Path) -> None:
+    left, right = runs(tmp_path, "fp32"), runs(tmp_path, "bf16")
+    with pytest.raises(UserError, match="bf16-0: named twice"):
+        judge_runs(left, [right[0], *right[1:], right[0].parent / "." / right[0].name])
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ("1" * 200_000, "row 3: field larger than field limit"),
+        ("x" * 9_000, "row 3: could not convert string to float"),
+        ("\udcff", "row 1: 'utf-8' codec can't decode byte 0xff"),
+        ("", "row 3: could not convert string to float: ''"),
+    ],
+)
+def test_a_damaged_curve_is_named_in_a_short_sentence(cells: str, says: str, tmp_path: Path) -> None:
+    text = f"step,name,value\n0,loss,1\n1,loss,1\n2,loss,{cells}\n"
+    (tmp_path / "curve.csv").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(RecordError, match=says) as caught:
+        read_curve(tmp_path)
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))
+    (tmp_path / "curve.csv").write_text("step,what\n0,loss\n")
+    with pytest.raises(RecordError, match="no column 'value'"):
+        read_curve(tmp_path)

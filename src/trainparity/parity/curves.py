@@ -4,7 +4,6 @@ For mixed precision, BatchNorm under DDP, other batch sizes and other devices. T
 `drifted`, never `equivalent`: they are about learning curves over seeds, not about one training.
 """
 
-import csv
 import itertools
 import math
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainparity.records.base import INFINITE, RecordError
+from trainparity.errors import UserError
+from trainparity.records.base import INFINITE, RecordError, read_csv
 from trainparity.records.curves import CurveResult
 from trainparity.records.run import Status
 
@@ -54,6 +54,9 @@ def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
         reason = f"{diverged} of {len(theirs)} runs diverged"
         return result.model_copy(update={"verdict": "drifted", "reason": reason, "p_value": 0.0})
     splits = _splits(len(ours), len(theirs))
+    # Numbers beyond 1e154 have no squares, and the test is one of ratios.
+    scale = float(max(np.abs(ours).max(), np.abs(theirs).max())) or 1.0
+    ours, theirs = ours / scale, theirs / scale
     p_value, statistic = _test(np.concatenate([ours, theirs]), splits)
     return result.model_copy(
         update={
@@ -61,7 +64,7 @@ def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
             "verdict": "drifted" if p_value < LEVEL else "consistent",
             "p_value": p_value,
             "statistic": statistic,
-            "spread": float(ours[:, -1].std(ddof=1)),
+            "spread": float(ours[:, -1].std(ddof=1)) * scale,
             "detectable": _detectable(ours, len(theirs), splits),
         }
     )
@@ -71,8 +74,13 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
     """Judge two recipes by the folders of their runs, one run a seed; `left` are the reference's.
 
     A run of the pipeline that did not train gives `failed` or `skipped`; one without a curve gives `cannot judge`.
+
+    Raises:
+        UserError: a recipe has a run twice.
     """
     empty = CurveResult(verdict="cannot judge", runs=[len(left), len(right)], level=LEVEL)
+    for folders in (left, right):
+        _refuse_twice(folders)
     try:
         for folder in (*left, *right):
             path = folder / "status.json"
@@ -83,6 +91,19 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
     except RecordError as error:
         return empty.model_copy(update={"reason": str(error)})
     return judge_curves(ours, theirs)
+
+
+def _refuse_twice(folders: Sequence[Path]) -> None:
+    """Stop where a run would count as two seeds.
+
+    Raises:
+        UserError: names the run.
+    """
+    seen: set[Path] = set()
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise UserError(f"{folder}: named twice among the runs of one recipe; each must have a seed of its own")
+        seen.add(folder.resolve())
 
 
 def read_curve(folder: Path) -> list[float]:
@@ -97,19 +118,20 @@ def read_curve(folder: Path) -> list[float]:
             break
     else:
         raise RecordError(f"{folder}: holds no loss.csv or curve.csv; a Recorder writes one after log(loss=...)")
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        losses = [float(row.get("loss") or row["value"]) for row in rows if row.get("name", "loss") == "loss"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{path}: not a curve: {error!r}") from None
+    losses = [value for value in read_csv(path, _loss) if value is not None]
     if len(losses) < POINTS:
         raise RecordError(f"{path}: {len(losses)} losses; a curve needs at least {POINTS}")
     return losses
 
 
+def _loss(row: dict[str, str]) -> float | None:
+    """Return a row's loss; None where it is of something else that was logged."""
+    return float(row.get("loss") or row["value"]) if row.get("name", "loss") == "loss" else None
+
+
 def _parts(curve: Sequence[float]) -> list[float]:
-    return [float(np.mean(part)) for part in np.array_split(np.asarray(curve, dtype=np.float64), POINTS)]
+    with np.errstate(over="ignore"):  # infinite: it diverged
+        return [float(np.mean(part)) for part in np.array_split(np.asarray(curve, dtype=np.float64), POINTS)]
 
 
 def _splits(first: int, second: int) -> np.ndarray:

@@ -9,14 +9,16 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainparity.errors import UserError
+
+RowT = TypeVar("RowT")
 
 INFINITE = 1e300
 """Stands for infinity in a record, as JSON has none."""
@@ -80,6 +82,32 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
+    """Parse each row of a CSV file that has a header; a cell that a row lacks is empty.
+
+    Raises:
+        RecordError: the file is missing or damaged; the message names it, and the line.
+    """
+    rows: list[RowT] = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file, restval=""):
+                rows.append(parse(row))
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
+    except KeyError as error:
+        raise RecordError(f"{path}: not the table expected here: no column {error}") from None
+    except (csv.Error, ValueError) as error:
+        what = str(error)
+        what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]} ..."
+        raise RecordError(f"{path}: not the table expected here: row {len(rows) + 1}: {what}") from None
+    return rows
+
+
+_LONGEST = 200
+"""Characters of a damaged file that a message shows."""
 
 
 def write_text(path: Path, text: str) -> None:

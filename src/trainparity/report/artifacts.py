@@ -1,15 +1,12 @@
 """What the runs left on disk, read once and typed; the rest of the report touches no files."""
 
-import csv
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from trainparity.environment import Environment
 from trainparity.params import Curves, Params, reference_name
 from trainparity.records import layout
-from trainparity.records.base import RecordError
+from trainparity.records.base import RecordError, read_csv
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.curves import CurveReport, CurveResult
@@ -24,8 +21,6 @@ CONTROLS = Path("benchmarks/results/controls.json")
 
 CLAIMS = Path("claims.yaml")
 """Only a study has one."""
-
-RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,16 +113,5 @@ def read_run(runs: Path, name: str) -> Run:
     status = Status.read(layout.status(runs, name))
     if status.status != "trained":
         return Run(status=status)
-    losses = _read_csv(layout.losses(runs, name), lambda row: (int(row["step"]), float(row["loss"])))
+    losses = read_csv(layout.losses(runs, name), lambda row: (int(row["step"]), float(row["loss"])))
     return Run(status=status, timing=Timing.read(layout.timing(runs, name)), losses=tuple(losses))
-
-
-def _read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
-    """Parse each row of a CSV file that has a header."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return [parse(row) for row in csv.DictReader(file)]
-    except FileNotFoundError:
-        raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{path}: not the table expected here: {error!r}") from None
