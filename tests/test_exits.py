@@ -153,6 +153,22 @@ def test_a_mistake_ends_with_2_and_without_a_traceback(
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "body", ["{0}", "try: {0}\n        except Exception: pass"], ids=["plain", "that handles errors"]
+)
+def test_a_signal_in_the_middle_of_a_workloads_data_is_no_error_of_it(
+    body: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "import signal\nfrom trainparity.workloads import Workload\nclass Own(Workload):\n"
+        "    build_model = loss = optimizer = None\n    def data(self):\n"
+        f"        {body.format(f'signal.raise_signal({number.value})')}\n        return {{}}\n"
+    )
+    done = run("check", "own:Own", "--against", "ddp:2", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (128 + number, f"stopped by {number.name}\n")
+
+
 def test_a_stage_that_fails_ends_the_pipeline_with_2(tmp_path: Path) -> None:
     """DVC's own code is 255."""
     (tmp_path / "dvc.yaml").write_text("stages: {good: {cmd: echo fine}, bad: {cmd: exit 7}}")
