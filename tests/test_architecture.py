@@ -31,7 +31,7 @@ BELOW: dict[str, set[str]] = {
     "strategies": {"errors", "validation"},
     "measure": {"extras", "params", "records"},
     "checkpoints": {"records"},
-    "parity": {"integers", "params", "records", "checkpoints"},
+    "parity": {"errors", "integers", "params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
         "errors", "integers", "lingering", "ownership", "placement",
