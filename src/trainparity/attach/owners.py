@@ -69,10 +69,7 @@ def of_one_step(
 
     Beside few others, as a GAN's halves, it makes its steps by itself.
     """
-    found = [optimizer]
-    for other in others:
-        if all(_apart(other, one) for one in found):
-            found.append(other)
+    found = [optimizer, *beside(optimizer, others)]
     if len(found) > _MOST + 1:
         return found
     whole = set(map(id, called.parameters())) if called is not None and not _is_lightning(called) else set()

@@ -140,3 +140,8 @@ class BackwardHooks:
         """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""
         kept = self._sketches[:MAX_MICRO_BATCHES]
         return torch.stack(kept) if kept else torch.zeros(0, SIZE, dtype=torch.float64)
+
+
+def in_backward() -> bool:
+    """Tell whether a backward pass is under way on this thread."""
+    return torch._C._current_graph_task_id() != -1

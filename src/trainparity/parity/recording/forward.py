@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from trainparity.parity.recording import direct
+from trainparity.parity.recording.backward import in_backward
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
@@ -144,7 +145,7 @@ class ForwardHooks:
     def _looking(self) -> bool:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
         # A vectorised pass sees a sample in place of the batch.
-        return self.active and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1 and not vectorised()
+        return self.active and torch.is_grad_enabled() and not in_backward() and not vectorised()
 
     def _call_forward(
         self, module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -173,7 +174,7 @@ class ForwardHooks:
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         if not self._is_ours(module):
             return
-        if self.on_pass and not self._called and torch._C._current_graph_task_id() == -1:
+        if self.on_pass and not self._called and not in_backward():
             self.on_pass()
         self._called.append(module)
         if self._looking():

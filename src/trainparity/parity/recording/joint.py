@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from trainparity.parity.recording.backward import in_backward
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
 
@@ -63,7 +64,7 @@ class Joint(torch.optim.Optimizer):
         if id(member) in self._made:
             self.end()
         if not self._made:
-            if _in_backward():  # after what is queued for the end of the pass already
+            if in_backward():  # after what is queued for the end of the pass already
                 engine = torch.autograd.Variable._execution_engine
                 engine.queue_callback(lambda: engine.queue_callback(self.end))
             for hook in [*self._before.values()]:
@@ -75,7 +76,7 @@ class Joint(torch.optim.Optimizer):
 
     def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
         self._last = member
-        if len(self._made | self._skipped) == len(self.members) and not _in_backward():
+        if len(self._made | self._skipped) == len(self.members) and not in_backward():
             self.end()
 
     def skips(self, member: torch.optim.Optimizer) -> bool:
@@ -134,7 +135,3 @@ def _registered(hooks: OrderedDict[int, Callable[..., Any]], hook: Callable[...,
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
-
-
-def _in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1

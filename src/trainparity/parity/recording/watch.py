@@ -118,7 +118,8 @@ class StepWatch:
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
         self._meeting.meet()
-        parameters, gradients = self._parameters(), [parameter.grad for parameter in self._parameters()]
+        parameters = self._parameters()
+        gradients = [parameter.grad for parameter in parameters]
         self._see_gradients()
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
