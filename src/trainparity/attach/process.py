@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from trainparity.attach.first_pass import FirstPass
 from trainparity.attach.leaving import call_before_exit, leave, leave_now
 from trainparity.attach.optimizers import Optimizers
-from trainparity.attach.session import OPERATORS, Recorded, Session
+from trainparity.attach.role import loads_data, name_of_training
+from trainparity.attach.session import OPERATORS, Session
 from trainparity.attach.watch import remedy_of
+from trainparity.attach.writing import write
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn
@@ -69,7 +70,7 @@ class Process:
         from trainparity.attach.first_backward import FirstBackward
 
         def begins(optimizer: "Optimizer") -> None:
-            if not self._pid and not _loads_data():
+            if self._may_train():
                 self._attach(optimizer, None)
 
         self._first_backward = FirstBackward(self._optimizers.alive, begins)
@@ -77,10 +78,11 @@ class Process:
     def _called(self, module: "nn.Module") -> None:
         from trainparity.attach.owners import optimizer_of
 
-        if self._pid or _loads_data():
-            return
-        if (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
+        if self._may_train() and (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
             self._attach(optimizer, module)
+
+    def _may_train(self) -> bool:
+        return not self._pid and not loads_data()
 
     def _stepping(self, optimizer: "Optimizer", *_: Any) -> None:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
@@ -156,7 +158,7 @@ class Process:
 
         first = self._join(unwrap_optimizer(optimizer), called)
         self._optimizers.forget_steps_of(first)
-        if not self._session.claim(_name_of_training(), ranks.rank()):
+        if not self._session.claim(name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
         joint = self._joint
@@ -255,61 +257,10 @@ class Process:
             for recorder in recorded.values():
                 recorder.abandon()
             return
-        self._try(lambda: self._write(recorded))
-
-    def _write(self, recorded: "dict[Optimizer, Recorder]") -> None:
-        made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
-        if made:  # the first one's model may have been called without being trained
-            next(iter(made.values())).folder = next(iter(recorded.values())).folder
-        for recorder in recorded.values():
-            recorder.close()
-        names = {self._optimizers.name(optimizer) for optimizer in recorded}
-        main = next(iter(made or recorded))
-        if (self._session.folder / "rank-0").read_text(encoding="utf-8") == str(self._pid):
-            Recorded(
-                **self._facts[main],
-                steps=recorded[main].step,
-                beside=[
-                    f"{recorder.step} of {self._facts[one]['model']} with {self._facts[one]['optimizer']}"
-                    for one, recorder in made.items()
-                    if one is not main
-                ],
-                stopped=self._stopped,
-                not_recorded=sorted(self._optimizers.names_of_counted() - names),
-                outside=_imported_from(self._session.plan.outside),
-            ).write(self._session.folder / "recorded.json")
+        self._try(lambda: write(self._session, recorded, self._facts, self._optimizers, stopped=self._stopped))
 
     def _forget(self) -> None:
         """Let a forked child leave the trace to its parent."""
         for recorder in self._recorded.values():
             atexit.unregister(recorder.close)
         atexit.unregister(self._ended)
-
-
-def _name_of_training() -> str:
-    """Return a name that all ranks of one process group share, and no other training has.
-
-    They agree through the group's store, not in a collective: ranks may come here at different times.
-    """
-    import torch.distributed as dist
-
-    own = str(os.getpid())
-    if not (dist.is_available() and dist.is_initialized()):
-        return own
-    store = dist.distributed_c10d._get_default_store()
-    return bytes(store.compare_set("trainparity", "", own)).decode()
-
-
-def _loads_data() -> bool:
-    """Tell whether this process is a worker of a DataLoader."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
-
-
-def _imported_from(folder: Path | None) -> list[str]:
-    """Return the files of imported modules below a folder, except what is installed there."""
-    if folder is None:
-        return []
-    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
-    return sorted(str(file.relative_to(folder)) for file in below)

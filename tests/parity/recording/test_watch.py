@@ -61,7 +61,7 @@ def test_activations_do_not_depend_on_how_the_batch_is_cut(
     whole = step(watch, model, optimizer, X)
     model.load_state_dict(state)
     cut = step(watch, model, optimizer, X[1::2], X[0::2])
-    assert watch.forward.names == ["(input)", "0", "1", "2", "(output)"] and watch.forward.outputs == ["(output)"]
+    assert watch.forward.seen.names == ["(input)", "0", "1", "2", "(output)"] and watch.forward.seen.outputs == ["(output)"]
     assert torch.allclose(whole["activation/sketch"], cut["activation/sketch"], rtol=1e-5, atol=1e-5)
     given_back = whole["activation_gradient/sketch"], cut["activation_gradient/sketch"]
     assert torch.allclose(*given_back, rtol=1e-5, atol=1e-6)
@@ -159,11 +159,11 @@ def test_a_forward_pass_that_checkpointing_repeats_counts_once() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     watch = StepWatch(model, optimizer, sketch_size=64)
     seen = step(watch, model, optimizer, X)
-    index = watch.forward.names.index("inner")
+    index = watch.forward.seen.names.index("inner")
     plain = nn.Sequential(model.inner)
     watch.close()
     again = StepWatch(plain, torch.optim.SGD(plain.parameters(), lr=0.0), sketch_size=64)
-    expected = step(again, plain, again.optimizer, X)["activation/sketch"][again.forward.names.index("0")]
+    expected = step(again, plain, again.optimizer, X)["activation/sketch"][again.forward.seen.names.index("0")]
     again.close()
     assert torch.allclose(seen["activation/sketch"][index], expected)
 
@@ -229,7 +229,7 @@ def test_an_output_without_a_gradient_is_passed_over() -> None:
     optimizer.step()
     seen = watch.end()
     watch.close()
-    named = dict(zip(watch.forward.names, seen["activation_gradient/sketch"].norm(dim=1).tolist(), strict=True))
+    named = dict(zip(watch.forward.seen.names, seen["activation_gradient/sketch"].norm(dim=1).tolist(), strict=True))
     assert named["(output)"] > 0 and named["(output).1"] == 0
 
 
@@ -280,7 +280,7 @@ def test_calls_of_one_module_in_a_pass_are_told_apart() -> None:
     watch.optimizer.step()
     watch.end()
     watch.close()
-    assert watch.forward.names == ["(input)", "relu", "layer", "relu (call 2)", "(output)"]
+    assert watch.forward.seen.names == ["(input)", "relu", "layer", "relu (call 2)", "(output)"]
 
 
 def test_copies_of_a_model_that_is_recorded_are_not_looked_at(
@@ -293,7 +293,7 @@ def test_copies_of_a_model_that_is_recorded_are_not_looked_at(
     (model(X) - wanted).square().sum().backward()
     optimizer.step()
     seen = watch.end()
-    assert int(seen["num_samples"]) == len(X) and watch.forward.outputs == ["(output)"]
+    assert int(seen["num_samples"]) == len(X) and watch.forward.seen.outputs == ["(output)"]
 
 
 def test_a_model_that_is_recorded_can_be_saved_whole(

@@ -6,14 +6,16 @@ A new cause is a function with `@rule(...)` in a file of this folder, its line i
 
 from trainparity.parity.causes import (
     accumulation,
+    backward,
     batchnorm,
     buffers,
     by_hand,
     clipping,
+    forward,
+    inputs,
     loss,
     modes,
     optimizer,
-    passes,
     penalties,
     precision,
     randomness,
@@ -22,6 +24,7 @@ from trainparity.parity.causes import (
     samples,
     scaler,
     start,
+    targets,
     unmoved,
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Rule
@@ -38,9 +41,9 @@ RULES: tuple[Rule, ...] = (
     start.weights_not_loaded,
     modes.eval_mode,
     samples.other_samples,
-    samples.other_values,
-    samples.made_otherwise,
-    samples.other_inputs_beside,
+    inputs.other_values,
+    inputs.made_otherwise,
+    inputs.other_inputs_beside,
     # What is done to the gradient between backward and the update, seen as it happens.
     accumulation.gradients_not_zeroed,
     accumulation.missing_backward,
@@ -63,13 +66,13 @@ RULES: tuple[Rule, ...] = (
     randomness.randomness,
     precision.other_format,
     # What no named fault explains, placed by outputs and their gradients.
-    passes.forward,
+    forward.forward,
     optimizer.moved_otherwise,
-    passes.loss_or_targets,
+    targets.loss_or_targets,
     penalties.weights_penalised,
     penalties.gradients_penalised,
-    passes.other_value,
-    passes.backward,
+    targets.other_value,
+    backward.backward,
     # The gradient is right and the update is not.
     unmoved.parameters_not_updated,
     rate.learning_rate,

@@ -5,11 +5,9 @@ from collections import Counter
 import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT
 from trainparity.parity.recording.trace import Trace
 
 
@@ -22,7 +20,7 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in (difference.left, difference.right)):
         return True
-    ours, theirs = _over_the_run(difference)
+    ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
     return difference.floor.same_samples and common and _one_would_hide(difference)
 
@@ -70,7 +68,7 @@ def other_samples(difference: Difference) -> Finding | None:
         "duplicates": twice,
         "identified_by": str(difference.right.layout.settings.get("samples", "content")),
     }
-    if _same_over_the_run(difference):
+    if _sameover_the_run(difference):
         what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
     elif twice and not len(ours) - len(set(ours)):
         what, advice = (
@@ -109,77 +107,6 @@ def _is_a_multiple(difference: Difference) -> bool:
     return not is_coarse(difference.left.layout) and rest <= difference.tolerance < abs(factor - 1)
 
 
-@rule(
-    "samples",
-    "inputs",
-    proof="what another model makes for this one has other values",
-    advice="look at the model that makes these samples",
-)
-def made_otherwise(difference: Difference) -> Finding | None:
-    """The model is given what another one makes, and that differs though its own samples are equal."""
-    if not _other_input(difference) or not max(difference.numbers("made_elsewhere")):
-        return None
-    return Finding(
-        f"another model hands other values to this one in {difference.runs[1]} than in {difference.runs[0]}",
-        {"made_by_another_model": True},
-    )
-
-
-def _other_input(difference: Difference) -> bool:
-    """Tell whether an input has other values though the samples, known by the first one's contents, are equal."""
-    hashes = difference.pair("samples")
-    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
-    if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
-        return False
-    chain = difference.chain
-    inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
-    reached = not chain.outputs_agree or bool(inside and is_coarse(difference.left.layout))
-    return bool(chain.other_inputs) and reached and torch.equal(*hashes)
-
-
-@rule(
-    "inputs",
-    "inputs",
-    proof="the first tensor that the model is given has the same values for every sample, and another one has others",
-    advice="compare the model's other inputs: masks, positions, time steps, conditions",
-)
-def other_inputs_beside(difference: Difference) -> Finding | None:
-    """An input beside the one that samples are known by has other values."""
-    if not _other_input(difference) or max(difference.numbers("made_elsewhere")):
-        return None
-    return Finding(
-        f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}, with other values in a "
-        "further input",
-        {"inputs": difference.chain.other_inputs},
-    )
-
-
-@rule(
-    "inputs",
-    "inputs",
-    proof="as many samples, known by their contents, none of which is common to both runs, or few and those in the "
-    "same steps: other values, or other data",
-    advice="prepare the data in one way (normalisation, resizing, number format); give `samples=` where samples are "
-    "augmented",
-)
-def other_values(difference: Difference) -> Finding | None:
-    """Samples have other contents."""
-    counts, (ours, theirs) = difference.pair("num_samples"), _over_the_run(difference)
-    if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
-        return None
-    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
-    common = len(ours & theirs)
-    if rounded_alike(difference):
-        return None  # FSDP2 hands inputs over in the format that it computes in
-    if not by_content or (common and not _at_their_places(difference)) or not difference.floor.same_samples:
-        return None
-    return Finding(
-        f"{common or 'none'} of the {len(ours)} samples that {difference.runs[0]} is given reach {difference.runs[1]} "
-        "with the same values",
-        {"samples": [float(count) for count in counts], "common": common},
-    )
-
-
 def _apart(trace: Trace, row: int) -> list[int]:
     """Return the ranks that see other samples than the first rank of their group."""
     by_rank = trace.arrays["rank/samples"][row]
@@ -214,17 +141,33 @@ def _identified(difference: Difference) -> bool:
     traces = difference.left, difference.right
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
-    ours, theirs = _over_the_run(difference)
-    return bool(ours & theirs) and not _at_their_places(difference)
+    ours, theirs = over_the_run(difference)
+    return bool(ours & theirs) and not at_their_places(difference)
+
+
+def _spread_over(difference: Difference, ours: list[int]) -> int:
+    """Return how many steps of the other run hold the samples of the reference's step; 0 if they do not."""
+    found: list[int] = []
+    for count, row in enumerate(range(difference.row, len(difference.right.layout.steps)), 1):
+        found += identities(difference.right, row)
+        if len(found) >= len(ours):
+            return count if Counter(found) == Counter(ours) else 0
+    return 0
+
+
+def _sameover_the_run(difference: Difference) -> bool:
+    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in (difference.left, difference.right))
+    ours, theirs = ours[ours != 0], theirs[theirs != 0]
+    return torch.equal(ours, theirs)
 
 
 _BY_CHANCE = 0.05
 """Probability below which samples that are common to both runs are not in the same steps by chance."""
 
 
-def _at_their_places(difference: Difference) -> bool:
+def at_their_places(difference: Difference) -> bool:
     """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed."""
-    ours, theirs = _over_the_run(difference)
+    ours, theirs = over_the_run(difference)
     common = ours & theirs
     if 2 * len(common) >= min(len(ours), len(theirs)):
         return False
@@ -239,23 +182,7 @@ def _at_their_places(difference: Difference) -> bool:
     return True
 
 
-def _over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
+def over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
     """Return the samples of all traced steps of both runs."""
     left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in (difference.left, difference.right))
     return {int(i) for i in left if i}, {int(i) for i in right if i}
-
-
-def _spread_over(difference: Difference, ours: list[int]) -> int:
-    """Return how many steps of the other run hold the samples of the reference's step; 0 if they do not."""
-    found: list[int] = []
-    for count, row in enumerate(range(difference.row, len(difference.right.layout.steps)), 1):
-        found += identities(difference.right, row)
-        if len(found) >= len(ours):
-            return count if Counter(found) == Counter(ours) else 0
-    return 0
-
-
-def _same_over_the_run(difference: Difference) -> bool:
-    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in (difference.left, difference.right))
-    ours, theirs = ours[ours != 0], theirs[theirs != 0]
-    return torch.equal(ours, theirs)

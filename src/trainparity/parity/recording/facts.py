@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.sketch import full, norm
 from trainparity.parity.recording.unwrap import plain_name
 
 
@@ -60,3 +61,9 @@ def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence
                     empty = torch.zeros(len(parameters), dtype=torch.float64)
                     settings.setdefault(name, empty)[held] = float(part)
     return settings
+
+
+def state_norm(parameter: Tensor, state: dict[str, Any]) -> float:
+    """Return the L2 norm of all of an optimizer's state of a parameter that has the parameter's shape."""
+    held = [v for v in state.values() if isinstance(v, Tensor) and v.shape == parameter.shape and v.ndim]
+    return float(sum(norm(full(value)) ** 2 for value in held) ** 0.5)

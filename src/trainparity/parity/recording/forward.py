@@ -10,14 +10,16 @@ from torch.utils._pytree import tree_map_only
 
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.backward import in_backward
+from trainparity.parity.recording.evaluations import Evaluations
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
 from trainparity.parity.recording.identity import Samples
-from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.origins import Origins
-from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, has_rows, numbered, tensors
-from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
+from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, numbered, tensors
+from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.unwrap import named_parts
 
@@ -31,22 +33,23 @@ class ForwardHooks:
         """Attach to a model: to all of its modules (`inside`), and to `whole`, which is called in its place."""
         self._model = model
         self.origins = Origins(samples)
+        self._evaluations = Evaluations(model)
         self._sketch = Sketcher(size)
-        self.names: list[str] = []
-        """Modules whose output was seen, in the order of the first forward pass."""
-        self._outputs: dict[str, bool] = {}
-        """What the loop got from the model or from parts of it, and whether it handed that to another part."""
+        self.seen = Seen(size)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
-        leaves = [] if is_cut(model) else self.modules
-        self._leaves = [(name, module) for name, module in leaves if not list(module.children())]
         self._names = {id(module): name for name, module in self.modules}
         self._handles: list[Any] = []
         self._begun = False
         self._model_is_watched = inside
         self._called: list[nn.Module] = []
         """Modules that are being called, from the outside in."""
+        inner = self.modules if inside and not is_cut(model) else []
+        leaves = [(name, module) for name, module in inner if not list(module.children())]
+        self._leaves = Leaves(leaves, self._looking, self._see)
         if inside:
-            self._attach()
+            self._handles += self._leaves.handles
+            # After those: a twin's noise makes another tensor of an output, which the next part is given.
+            self._attach_to([module for _, module in self.modules])
             direct.watch(model, self._call_forward)
         elif whole is not None:
             self._names[id(whole)] = "(model)"
@@ -68,39 +71,11 @@ class ForwardHooks:
         """What the last forward pass computed products in, if autocast chose it."""
         self.begin()
 
-    def _attach(self) -> None:
-        for name, module in self._leaves:
-            if sums_over_positions(module):
-                self._handles += OtherLayout(module, self._moves_sums).handles
-
-            def seen(module: nn.Module, inputs: Any, output: Any, name: str = name) -> Any:
-                if not self._looking() or not self._is_ours(module):
-                    return None
-                self._see(name, output)
-                exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
-                if not self._noise or not isinstance(output, Tensor) or is_dtensor(output) or not has_rows(output):
-                    return None
-                # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order. Of an
-                # alias the gradient is seen, as what the model returns, before it is moved as this module's.
-                return self._noise(output) if exact else _alias(output)
-
-            self._handles.append(module.register_forward_hook(Hook(seen)))
-        # After those: a twin's noise makes another tensor of an output, which the next part is given.
-        self._attach_to([module for _, module in self.modules])
-
     def _attach_to(self, called: Sequence[nn.Module]) -> None:
         """Look at what the loop gives to some modules, and gets from them."""
         for module in called:
             self._handles.append(module.register_forward_pre_hook(Hook(self._enter), with_kwargs=True))
             self._handles.append(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
-
-    def _moves_sums(self) -> bool:
-        return self._noise is not None and self._looking()
-
-    @property
-    def outputs(self) -> list[str]:
-        """What the loop got from the model, or from parts of it, and gave to no other part: the loss is made of it."""
-        return [name for name, handed_on in self._outputs.items() if not handed_on]
 
     @property
     def attached(self) -> bool:
@@ -120,10 +95,10 @@ class ForwardHooks:
         A twin's `noise` moves modules' outputs and their gradients.
         """
         self.origins.begin(expected)
-        self._noise = noise
+        self._leaves.noise = noise
         self._depth = 0
         self._passes: list[Pass] = []
-        self._weights: Tensor | None = None
+        self._evaluations.begin()
         self._blind_depth = 0
         self.evaluated_again = False
         """Whether samples of the step passed again after the loop had moved the weights."""
@@ -212,7 +187,7 @@ class ForwardHooks:
             self._see_autocast()
         self._passes.append(found)
         self._place(found, module, inputs, keywords)
-        if self._evaluates_again(found):
+        if self._evaluations.again(found, self._passes[:-1]):
             self._passes.pop()
             self.active, self.evaluated_again = False, True
             if self.on_evaluated:
@@ -236,34 +211,20 @@ class ForwardHooks:
             if not found.see_tensor(str(name), tensor, self._sketch, None):
                 name = found.see_whole(str(name), tensor, self._sketch)
             if name:
-                self._note(name, True)
-
-    def _evaluates_again(self, found: Pass) -> bool:
-        """Tell whether samples of this step pass again after the loop has moved the weights, as SAM does.
-
-        Or whether other weights, made of the model's, take their place after a first pass, as MAML's.
-        """
-        lengths = _lengths(self._model)
-        if self._weights is None or lengths is None or torch.equal(lengths, self._weights):
-            self._weights = lengths
-            return False
-        if any(weight.grad_fn is not None for weight in self._model.parameters()):
-            return True
-        seen = [one.samples for one in self._passes[:-1] if one.samples is not None]
-        return found.samples is not None and any(torch.equal(found.samples, samples) for samples in seen)
+                self.seen.note(name)
 
     def _place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Find out which samples a pass is given, or which earlier pass it goes on from."""
         earlier = self.origins.place(found, module, inputs, keywords)
         if earlier is not None:
-            self._outputs |= {name: True for name in earlier.outputs if name in self._outputs}
+            self.seen.hand_on(earlier)
 
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
         found = self._passes[-1]
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
-            output = tree_map_only(Tensor, _alias, output)
+            output = tree_map_only(Tensor, alias, output)
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name
         made = list(tensors(output))
@@ -271,54 +232,31 @@ class ForwardHooks:
         found.drew = random_state(self._model) != found.state
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
             each = numbered(name, place)
-            seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._noise)
-            self._note(each, seen)
+            seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._leaves.noise)
             if seen:
-                self._is_output(found, each)
+                self.seen.note(each)
+                self.seen.output(found, each)
             if tensor.requires_grad:
                 output_of = each if tensor.ndim else None
                 tensor.register_hook(lambda gradient, name=output_of: self._reached(found, name))  # type: ignore[no-untyped-call]
         return output
 
-    def _is_output(self, found: Pass, name: str) -> None:
-        """Note that the loop got a tensor; one whose rows are no samples is among them without being seen."""
-        if name not in found.outputs:
-            found.outputs.append(name)
-            self._outputs.setdefault(name, False)
-
     def _reached(self, found: Pass, name: str | None) -> None:
         """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss."""
         if name and not found.handed_on:
-            self._is_output(found, name)
+            self.seen.output(found, name)
         found.reach()
         if self.on_backward:
             self.on_backward()
 
     def _see(self, name: str, output: Any) -> None:
-        if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._noise)):
-            self._note(seen, True)
-
-    def _note(self, name: str, seen: bool) -> None:
-        if seen and name not in self.names:
-            self.names.append(name)
+        if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._leaves.noise)):
+            self.seen.note(seen)
 
     def sums(self) -> Tensor:
         """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
         self.differentiable |= any(one.differentiable for one in self._passes)
-        found = torch.zeros(2, len(self.names), self._sketch.size, dtype=torch.float64)
-        for one in self.passes():
-            for kind, values in enumerate((one.activations, one.gradients)):
-                for name, value in values.items():
-                    found[kind, self.names.index(name)] += value
-        return found
-
-
-def _lengths(model: nn.Module) -> Tensor | None:
-    """Return the norm of each trained parameter, by which a change is seen; None where they are sharded."""
-    weights = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
-    if not weights or any(is_dtensor(weight) or weight.device != weights[0].device for weight in weights):
-        return None
-    return torch.stack([length.double() for length in torch._foreach_norm(weights)])
+        return self.seen.sums(self.passes())
 
 
 def vectorised() -> bool:
@@ -329,8 +267,3 @@ def vectorised() -> bool:
 
 _MOST_TENSORS = 8
 """Tensors of what a model is given or returns that are looked at."""
-
-
-def _alias(tensor: Tensor) -> Tensor:
-    """Return a view of a tensor: the gradient that comes to it is the loss's alone."""
-    return tensor.view_as(tensor) if tensor.grad_fn is not None else tensor

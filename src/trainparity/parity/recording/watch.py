@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
-from trainparity.parity.recording.facts import layout_of, settings_by_parameter
+from trainparity.parity.recording.collect import backward_arrays, forward_arrays
+from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norm
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
@@ -18,14 +19,10 @@ from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting
-from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, mix, norm
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, norm
 from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
-
-MAX_SAMPLES = 4096
-"""Samples of a step that are kept one by one; of more, only their common hash."""
 
 
 class StepWatch:
@@ -90,8 +87,8 @@ class StepWatch:
             **layout,
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
-            "activations": self.forward.names,
-            "outputs": self.forward.outputs,
+            "activations": self.forward.seen.names,
+            "outputs": self.forward.seen.outputs,
             "differentiable": self.forward.differentiable,
             "loss_coupled_by": self._loss.coupled_by,
         }
@@ -130,8 +127,11 @@ class StepWatch:
         arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
         self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
-        self._read_forward()
-        self._read_backward()
+        if self._groups is None:  # not before: only now all ranks and shards are surely there
+            self._groups = groups(self.model)
+        arrays |= forward_arrays(self.forward, self._groups, self.clipping.scale or 1.0)
+        arrays |= backward_arrays(self._backward)
+        arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
         loss = self._loss.value / (self.clipping.scale or 1.0)
@@ -193,7 +193,7 @@ class StepWatch:
         state = self.optimizer.state
         states = [state.get(parameter, {}) for parameter in parameters]
         self._arrays["state/norm"] = holders.numbers(
-            torch.tensor([self._state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
+            torch.tensor([state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
         )
         steps = [float(state["step"]) for state in states if "step" in state]
         self._arrays["optimizer_step"] = torch.tensor(max(steps, default=0.0), dtype=torch.float64)
@@ -203,11 +203,6 @@ class StepWatch:
     def _main_sketch(self, tensor: Tensor) -> Tensor:
         """Sketch on rank 0; the other ranks need none."""
         return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
-
-    def _state_norm(self, parameter: Tensor, state: dict[str, Any]) -> float:
-        """Return the L2 norm of all of the optimizer's state that has the parameter's shape."""
-        held = [v for v in state.values() if isinstance(v, Tensor) and v.shape == parameter.shape and v.ndim]
-        return float(sum(norm(full(value)) ** 2 for value in held) ** 0.5)
 
     def _see_gradients(self) -> None:
         """Record the gradients once a step: before the (last) clipping if there is one, else as they are applied."""
@@ -252,45 +247,3 @@ class StepWatch:
     def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
         norms = torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
         return self._held_by_rank.numbers(norms)
-
-    def _read_forward(self) -> None:
-        seen, arrays = self.forward, self._arrays
-        if self._groups is None:  # not before: only now all ranks and shards are surely there
-            self._groups = groups(self.model)
-        first_of_groups = sorted(set(self._groups.tolist()))
-        passes = seen.passes()
-        sums = ranks.gather_named(seen.names, seen.sums().transpose(0, 1))[first_of_groups].sum(0).transpose(0, 1)
-        arrays["activation/sketch"] = sums[0]
-        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
-        arrays["activation_gradient/sketch"] = sums[1] / len(first_of_groups) / (self.clipping.scale or 1.0)
-        samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
-        rows = [len(part) for part in samples]
-        arrays["rank/rows"] = ranks.gather_ragged(torch.tensor(rows, dtype=torch.int64))
-        reached = [one for one in passes if one.samples is not None and one.reached]
-        arrays["rank/reached"] = ranks.gather(torch.tensor(len(reached)))
-        arrays["rank/random_state"] = ranks.gather(torch.tensor(passes[0].state if passes else 0))
-        arrays["rank/drew"] = ranks.gather(torch.tensor(sum(one.drew for one in passes)))
-        elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
-        arrays["made_elsewhere"] = torch.tensor(len(elsewhere))
-        arrays["judged_elsewhere"] = torch.tensor(sum(one.judged_elsewhere for one in passes))
-        mode = passes[0].evaluating if passes else torch.zeros(len(seen.modules), dtype=torch.bool)
-        arrays["evaluating"] = mode
-        local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
-        # Zero pads the ranks' lists to one length, so no sample may be zero.
-        by_rank = ranks.gather_ragged(torch.where(local >= 0, local + 1, local))
-        # A group's samples count once, unless its ranks, against all sense, see different ones.
-        apart = by_rank if (by_rank != by_rank[self._groups]).any() else by_rank[first_of_groups]
-        everyone = apart[apart != 0].sort().values
-        arrays["rank/samples"] = by_rank[:, :MAX_SAMPLES]
-        arrays["samples"] = mix(everyone).sum()
-        arrays["num_samples"] = torch.tensor(len(everyone))
-        arrays["sample_ids"] = everyone[:MAX_SAMPLES]
-
-    def _read_backward(self) -> None:
-        seen, arrays = self._backward, self._arrays
-        arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
-        arrays["closure/held"] = torch.tensor(seen.carried, dtype=torch.float64)
-        arrays["rank/backwards"] = ranks.gather(torch.tensor(seen.count))
-        arrays["rank/held"] = ranks.gather_ragged(seen.held())
-        arrays["rank/after"] = ranks.gather(seen.after)
-        arrays["rank/micro"] = ranks.gather_ragged(seen.sketches())

@@ -1,0 +1,54 @@
+"""What a recorded process leaves behind: its traces, and what it says of them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainparity.attach.optimizers import Optimizers
+from trainparity.attach.session import Recorded, Session
+
+if TYPE_CHECKING:  # while this module is imported, torch is being imported too
+    from torch.optim import Optimizer
+
+    from trainparity.parity.recorder import Recorder
+
+
+def write(
+    session: Session,
+    recorded: "dict[Optimizer, Recorder]",
+    facts: "dict[Optimizer, dict[str, Any]]",
+    optimizers: Optimizers,
+    *,
+    stopped: bool,
+) -> None:
+    """Write the traces and, on the main rank, what was recorded."""
+    made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
+    if made:  # the first one's model may have been called without being trained
+        next(iter(made.values())).folder = next(iter(recorded.values())).folder
+    for recorder in recorded.values():
+        recorder.close()
+    names = {optimizers.name(optimizer) for optimizer in recorded}
+    main = next(iter(made or recorded))
+    if (session.folder / "rank-0").read_text(encoding="utf-8") == str(os.getpid()):
+        Recorded(
+            **facts[main],
+            steps=recorded[main].step,
+            beside=[
+                f"{recorder.step} of {facts[one]['model']} with {facts[one]['optimizer']}"
+                for one, recorder in made.items()
+                if one is not main
+            ],
+            stopped=stopped,
+            not_recorded=sorted(optimizers.names_of_counted() - names),
+            outside=_imported_from(session.plan.outside),
+        ).write(session.folder / "recorded.json")
+
+
+def _imported_from(folder: Path | None) -> list[str]:
+    """Return the files of imported modules below a folder, except what is installed there."""
+    if folder is None:
+        return []
+    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
+    return sorted(str(file.relative_to(folder)) for file in below)

@@ -1,0 +1,78 @@
+"""The same gradient of the outputs becomes another one on its way back."""
+
+import torch
+
+from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import EQUAL, adds_up, outputs_agree, own_gradients_agree
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
+from trainparity.parity.recording.passes import INPUT
+
+
+@rule(
+    "backward",
+    "backward",
+    proof="outputs of the model agree, and the gradient of the loss by them, and a gradient that backward makes "
+    "from there does not",
+    advice="look for a detach, a hook on gradients or a custom autograd function between the named module and the next",
+)
+def backward(difference: Difference) -> Finding | None:
+    """The same gradient of the outputs becomes another one on its way back."""
+    chain = difference.chain
+    if not outputs_agree(difference):
+        return None
+    unused = [name for name in chain.one_sided if not chain.outputs or name in chain.outputs]
+    if unused and not chain.outputs and _losses_agree(difference):
+        return _cut_off(difference, unused)
+    if set(chain.judged) & set(chain.backward) or unused:
+        return None  # the loss makes less of what it is given
+    off = [name for name in chain.backward if not name.startswith(INPUT)]
+    own = own_gradients_agree(difference)
+    if not off and own is not False:
+        return _changed_later(difference)
+    parameters = [name for name in difference.beyond["gradient"] if name != ALL]
+    if off:
+        where, advice = f"the gradient of the output of {off[-1]}", ""
+    else:
+        where = f"the gradient of {parameters[-1] if parameters else 'a parameter'}, though those of all outputs agree,"
+        advice = "look for a term of the loss that takes the weights themselves, a hook on them, or a custom function"
+    return Finding(
+        f"{where} differs in {difference.runs[1]} from {difference.runs[0]}; the model returns the same, and the "
+        "gradient of the loss by that agrees",
+        {"modules": off, "parameters": parameters, "equal": [*EQUAL, "gradients of the outputs"]},
+        advice,
+    )
+
+
+def _losses_agree(difference: Difference) -> bool:
+    """Tell whether the loss, made inside of the model, has the same value in both runs."""
+    losses = difference.pair("rank/loss")
+    return losses is not None and bool(losses[0].any()) and torch.allclose(*losses, rtol=1e-3)
+
+
+def _cut_off(difference: Difference, modules: list[str]) -> Finding:
+    """Tell of modules to which the loss, which has the same value, hands no gradient in one run."""
+    left = difference.left
+    sketch = left.arrays["activation_gradient/sketch"][difference.row][left.layout.activations.index(modules[-1])]
+    return Finding(
+        f"the loss has the same value in both runs, and in {difference.who(not sketch.any())} no gradient of it comes "
+        f"back to {some(modules)}",
+        {"modules": modules, "equal": EQUAL},
+        "look for a detach, or for no_grad, between the named modules and the loss",
+    )
+
+
+def _changed_later(difference: Difference) -> Finding | None:
+    """Find gradients that are not what backward passes have made: something changes them before they are applied."""
+    if max(difference.numbers("closure/again")):
+        return None
+    changed = [not adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
+    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    if changed[0] == changed[1] or not names:
+        return None
+    return Finding(
+        f"in {difference.who(changed[0])} the gradient of {names[-1]} is changed after backward has made it; what "
+        "backward makes agrees",
+        {"parameters": names, "equal": [*EQUAL, "gradients of the outputs", "what each backward pass adds"]},
+        "look for hooks on parameters, and for code between backward and the update",
+    )

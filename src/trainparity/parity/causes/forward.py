@@ -1,0 +1,73 @@
+"""The same weights and samples make other outputs."""
+
+import torch
+
+from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import distances
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT, OUTPUT
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="weights and samples are equal, no random numbers explain it, and what the model returns is beyond the "
+    "floor: another layer, another function in `forward`",
+    advice="compare what both runs' forward computes in the named module, and between it and the one before",
+)
+def forward(difference: Difference) -> Finding | None:
+    """The same weights and samples make other outputs."""
+    chain, first = difference.chain, difference.first_activation
+    hidden = first is None and bool(_hidden_by_rounding(difference))
+    first = first or _hidden_by_rounding(difference)
+    if not same_start(difference) or first is None or chain.other_inputs:
+        return None
+    if chain.outputs_agree and not hidden and not (same_cut(difference) and chain.touched):
+        return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
+    if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
+        return None  # sums over rows that no identity is known of
+    if not chain.inside and max(float(drew.sum()) for drew in difference.pair("rank/drew") or (torch.zeros(1),)):
+        return None  # compiled code draws other numbers from the same generator
+    others = _other_modules(difference)
+    agree = chain.names[: chain.names.index(str(first))]
+    last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
+    named = f"the output of {first} ({difference.activation_kind()})"
+    where = "what forward returns" if first.startswith(OUTPUT) else named
+    how = f" though that of {last} before it agrees" if last else ""
+    also = f"; {some(others)}" if others else ""
+    if not same_cut(difference):
+        also += "; the runs cut the batch differently, so a layer that mixes samples would show this too"
+    return Finding(
+        f"{where} differs in {difference.runs[1]} from {difference.runs[0]}{how}; weights and samples are equal{also}",
+        {"first_output": str(first), "outputs_that_agree": len(agree), "other_modules": others, "equal": EQUAL[:2]},
+    )
+
+
+def _hidden_by_rounding(difference: Difference) -> str | None:
+    """Return where forward passes part in a coarse format, within its floor, though all before is equal to the bit."""
+    start = float(distances(difference.left, difference.right, "start")[difference.row, -1])
+    if start or not is_coarse(difference.left.layout) or not same_cut(difference):
+        return None
+    chain = difference.chain
+    given = chain.factor if chain.judged else 1.0
+    return chain.first_other_bits if abs(given - 1) < _EQUAL_FACTOR and not chain.given_otherwise else None
+
+
+_EQUAL_FACTOR = 0.02
+"""How far the gradient of the outputs may be from the reference's where the forward pass alone is another."""
+
+
+def _other_modules(difference: Difference) -> list[str]:
+    """Name the modules that are of another class, or in one run only."""
+    left, right = (trace.layout.modules for trace in (difference.left, difference.right))
+    found = []
+    for name in dict.fromkeys([*left, *right]):
+        if name != "(model)" and left.get(name) != right.get(name):
+            kinds = [
+                f"{kinds.get(name, 'not there')} in {run}"
+                for kinds, run in zip((left, right), difference.runs, strict=True)
+            ]
+            found.append(f"{name} is {kinds[0]} and {kinds[1]}")
+    return found

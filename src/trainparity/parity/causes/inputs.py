@@ -1,0 +1,81 @@
+"""The same samples with other values, or other inputs beside them."""
+
+import torch
+
+from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.precision import rounded_alike
+from trainparity.parity.causes.samples import at_their_places, over_the_run
+from trainparity.parity.difference import Difference
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT
+
+
+@rule(
+    "samples",
+    "inputs",
+    proof="what another model makes for this one has other values",
+    advice="look at the model that makes these samples",
+)
+def made_otherwise(difference: Difference) -> Finding | None:
+    """The model is given what another one makes, and that differs though its own samples are equal."""
+    if not _other_input(difference) or not max(difference.numbers("made_elsewhere")):
+        return None
+    return Finding(
+        f"another model hands other values to this one in {difference.runs[1]} than in {difference.runs[0]}",
+        {"made_by_another_model": True},
+    )
+
+
+def _other_input(difference: Difference) -> bool:
+    """Tell whether an input has other values though the samples, known by the first one's contents, are equal."""
+    hashes = difference.pair("samples")
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
+        return False
+    chain = difference.chain
+    inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
+    reached = not chain.outputs_agree or bool(inside and is_coarse(difference.left.layout))
+    return bool(chain.other_inputs) and reached and torch.equal(*hashes)
+
+
+@rule(
+    "inputs",
+    "inputs",
+    proof="the first tensor that the model is given has the same values for every sample, and another one has others",
+    advice="compare the model's other inputs: masks, positions, time steps, conditions",
+)
+def other_inputs_beside(difference: Difference) -> Finding | None:
+    """An input beside the one that samples are known by has other values."""
+    if not _other_input(difference) or max(difference.numbers("made_elsewhere")):
+        return None
+    return Finding(
+        f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}, with other values in a "
+        "further input",
+        {"inputs": difference.chain.other_inputs},
+    )
+
+
+@rule(
+    "inputs",
+    "inputs",
+    proof="as many samples, known by their contents, none of which is common to both runs, or few and those in the "
+    "same steps: other values, or other data",
+    advice="prepare the data in one way (normalisation, resizing, number format); give `samples=` where samples are "
+    "augmented",
+)
+def other_values(difference: Difference) -> Finding | None:
+    """Samples have other contents."""
+    counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(difference)
+    if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
+        return None
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    common = len(ours & theirs)
+    if rounded_alike(difference):
+        return None  # FSDP2 hands inputs over in the format that it computes in
+    if not by_content or (common and not at_their_places(difference)) or not difference.floor.same_samples:
+        return None
+    return Finding(
+        f"{common or 'none'} of the {len(ours)} samples that {difference.runs[0]} is given reach {difference.runs[1]} "
+        "with the same values",
+        {"samples": [float(count) for count in counts], "common": common},
+    )

@@ -1,0 +1,83 @@
+"""The same outputs are given another gradient, or another value, by the loss."""
+
+from trainparity.parity.causes.batchnorm import rows_per_pass
+from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut
+from trainparity.parity.difference import Difference
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT
+from trainparity.records.numbers import exact
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="weights, samples and all outputs of the model agree, and the gradient of the loss by them does not, "
+    "not even up to one factor, or, in a coarse format, up to one that the loss itself does not differ by",
+    advice="compare the targets (shifted, shuffled, encoded otherwise) and the loss function (softmax before a loss "
+    "that has its own, reduction, weights, label smoothing)",
+)
+def loss_or_targets(difference: Difference) -> Finding | None:
+    """The same outputs are given another gradient by the loss."""
+    chain = difference.chain
+    if not outputs_agree(difference):
+        return None
+    off = [name for name in chain.judged if name in chain.backward]
+    if difference.passes_part and not chain.touched:
+        off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
+    if is_coarse(difference.left.layout) and other_loss(difference, chain.factor) and not chain.touched:
+        off += [name for name in chain.given_otherwise if name not in off]
+    off += [name for name in chain.outputs if name in chain.one_sided]
+    if not off:
+        return None
+    evidence: Evidence = {
+        "outputs": off,
+        "other_inputs": chain.other_inputs,
+        "equal": EQUAL,
+        "outputs_that_agree": len(chain.names),
+    }
+    also = ""
+    if not same_cut(difference):
+        evidence["samples_of_each_pass"] = [
+            str(rows_per_pass(trace, difference.row)) for trace in (difference.left, difference.right)
+        ]
+        also = (
+            ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
+        )
+    if max(difference.numbers("judged_elsewhere")):
+        evidence["judged_by_another_model"] = True
+        also += ", or another model that the loss goes through"
+    return Finding(
+        f"the model returns the same for the same samples in both runs, and in {difference.runs[1]} the gradient of "
+        f"the loss by it is another one: another loss function, or other targets{also}",
+        evidence,
+    )
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="outputs of the model agree, and the gradient of the loss by them, and the loss has another value: a term of "
+    "it takes what lies inside of the model",
+    advice="compare the terms of the loss that the model itself makes, or that take what parts of it return: auxiliary "
+    "losses, a codebook's, an entropy, and their weights",
+)
+def other_value(difference: Difference) -> Finding | None:
+    """A term of the loss that is made of inner activations weighs otherwise, or is another one."""
+    chain, losses = difference.chain, difference.pair("rank/loss")
+    if not outputs_agree(difference) or set(chain.judged) & set(chain.backward) or losses is None:
+        return None
+    values = [float(loss.mean()) for loss in losses]
+    if not any(values):
+        return None
+    noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
+    apart = abs(values[1] - values[0]) / max(map(abs, values))
+    if not apart > noise + 16 * difference.left.layout.stored_roundoff:
+        return None
+    off = [name for name in chain.backward if not name.startswith(INPUT)]
+    return Finding(
+        f"the model returns the same in both runs, and the loss is {exact(values[0])} in {difference.runs[0]} and "
+        f"{exact(values[1])} in {difference.runs[1]}: a term of it takes what lies inside of the model"
+        + (f", first what {off[-1]} returns" if off else ""),
+        {"loss": values, "modules": off, "equal": [*EQUAL, "gradients of the outputs"]},
+    )

@@ -1,0 +1,49 @@
+"""What forward passes have shown so far, by name: the rows of a trace's activations."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.passes import Pass
+
+
+class Seen:
+    """The names of what passes showed, and which of it the loop got."""
+
+    def __init__(self, size: int) -> None:
+        """Start with nothing; `size` is that of a sketch."""
+        self._size = size
+        self.names: list[str] = []
+        """Modules whose output was seen, in the order of the first forward pass."""
+        self._outputs: dict[str, bool] = {}
+        """What the loop got from the model or from parts of it, and whether it handed that to another part."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """What the loop got from the model, or from parts of it, and gave to no other part: the loss is made of it."""
+        return [name for name, handed_on in self._outputs.items() if not handed_on]
+
+    def note(self, name: str) -> None:
+        """Note that something was seen."""
+        if name not in self.names:
+            self.names.append(name)
+
+    def output(self, found: Pass, name: str) -> None:
+        """Note that the loop got a tensor; one whose rows are no samples is among them without being seen."""
+        if name not in found.outputs:
+            found.outputs.append(name)
+            self._outputs.setdefault(name, False)
+
+    def hand_on(self, source: Pass) -> None:
+        """Note that the loop gave what it got from a pass to another part."""
+        self._outputs |= {name: True for name in source.outputs if name in self._outputs}
+
+    def sums(self, passes: Sequence[Pass]) -> Tensor:
+        """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size]."""
+        found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)
+        for one in passes:
+            for kind, values in enumerate((one.activations, one.gradients)):
+                for name, value in values.items():
+                    found[kind, self.names.index(name)] += value
+        return found
