@@ -57,11 +57,13 @@ def test_the_number_of_threads_changes_nothing() -> None:
         found = []
         for number in (1, 3):
             torch.set_num_threads(number)
-            found.append((Sketcher(64)(x), levels(x)))
+            found.append((Sketcher(64)(x), levels(x), norm(x), digest(x)))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0][0], found[1][0])
     assert torch.equal(found[0][1], found[1][1])
+    assert found[0][2:] == found[1][2:]
+    assert found[0][2] == pytest.approx(float(torch.linalg.vector_norm(x.double())), rel=1e-13)
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=50))

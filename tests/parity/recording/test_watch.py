@@ -61,7 +61,8 @@ def test_activations_do_not_depend_on_how_the_batch_is_cut(
     whole = step(watch, model, optimizer, X)
     model.load_state_dict(state)
     cut = step(watch, model, optimizer, X[1::2], X[0::2])
-    assert watch.forward.seen.names == ["(input)", "0", "1", "2", "(output)"] and watch.forward.seen.outputs == ["(output)"]
+    seen = watch.forward.seen
+    assert seen.names == ["(input)", "0", "1", "2", "(output)"] and seen.outputs == ["(output)"]
     assert torch.allclose(whole["activation/sketch"], cut["activation/sketch"], rtol=1e-5, atol=1e-5)
     given_back = whole["activation_gradient/sketch"], cut["activation_gradient/sketch"]
     assert torch.allclose(*given_back, rtol=1e-5, atol=1e-6)
