@@ -186,6 +186,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
+        (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
     ],
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),

@@ -100,6 +100,7 @@ def trace(
             "state/norm": torch.ones(len(SHAPES)) * step, "optimizer_step": torch.tensor(float(step)),
             "loss": torch.tensor(1.0), "sequence": torch.tensor(step), "made_elsewhere": torch.tensor(0),
             "judged_elsewhere": torch.tensor(0),
+            "aside": torch.tensor(0),
             "gradient_norm": total,
             "samples": ((ids + 1) ** 2).sum(), "num_samples": torch.tensor(SAMPLES), "sample_ids": ids.flatten() + 1,
             "rank/samples": (ids + 1).view(ranks, -1),

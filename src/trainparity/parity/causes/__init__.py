@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     ranks.ranks_disagree,
     start.weights_not_loaded,
     modes.eval_mode,
+    backward.flows_through_targets,
     samples.other_samples,
     inputs.other_values,
     inputs.made_otherwise,

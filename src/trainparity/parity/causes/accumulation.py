@@ -105,7 +105,7 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
     "missing-backward",
     "backward",
     proof="a run has forward passes that no backward pass follows, as many more than the other one",
-    advice="call backward for the loss of every micro-batch",
+    advice="call backward for the loss of every micro-batch, and look for a detach between a pass and its loss",
 )
 def missing_backward(difference: Difference) -> Finding | None:
     """Forward passes without a backward pass, in one run only."""

@@ -3,7 +3,14 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, adds_up, outputs_agree, own_gradients_agree
+from trainparity.parity.causes.passes import (
+    EQUAL,
+    adds_up,
+    outputs_agree,
+    own_gradients_agree,
+    same_cut,
+    without_gradient,
+)
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 from trainparity.parity.recording.passes import INPUT
@@ -44,6 +51,52 @@ def backward(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "backward",
+    "backward",
+    proof="samples that pass through the model without gradients in one run, or through which no backward pass comes, "
+    "take part in the gradient of the other",
+    advice="put the detach or no_grad back around the pass whose output is a target",
+)
+def flows_through_targets(difference: Difference) -> Finding | None:
+    """The gradient flows through a pass that makes targets, as a missing detach lets it."""
+    reached = [int(number) for number in _summed(difference, "rank/reached")]
+    if difference.stage != "gradient" or reached[0] == reached[1]:
+        return None
+    more = reached[0] < reached[1]
+    if not (_pass_aside_in(difference, more) or (more and _same_passes(difference))):
+        return None
+    return Finding(
+        f"in {difference.who(not more)} the gradient flows through {max(reached)} forward passes of a step, and in "
+        f"{difference.who(more)} through {min(reached)} of them",
+        {"passes_with_gradients": [float(number) for number in reached]},
+    )
+
+
+def _summed(difference: Difference, name: str) -> list[float]:
+    return [float(trace.arrays[name][difference.row].sum()) for trace in (difference.left, difference.right)]
+
+
+def _pass_aside_in(difference: Difference, in_left: bool) -> bool:
+    """Tell whether what one run lets pass without gradients are just the samples that the other has more of.
+
+    In this step or a later one: what passes before the first training pass is not seen.
+    """
+    rows = slice(difference.row, min(len(trace.layout.steps) for trace in (difference.left, difference.right)))
+    ours, theirs = (trace.arrays["samples"][rows] for trace in (difference.left, difference.right))
+    without = [trace.arrays["aside"][rows] for trace in (difference.left, difference.right)]
+    moved = (ours != theirs) & (ours + without[0] == theirs + without[1])
+    counts = difference.numbers("num_samples")
+    return bool(moved.any()) and (counts[0] < counts[1]) == in_left
+
+
+def _same_passes(difference: Difference) -> bool:
+    """Tell whether the same samples pass with gradients switched on, and as many backward passes begin."""
+    backwards = _summed(difference, "rank/backwards")
+    hashes = difference.pair("samples")
+    return hashes is not None and torch.equal(*hashes) and same_cut(difference) and backwards[0] == backwards[1]
+
+
 def _losses_agree(difference: Difference) -> bool:
     """Tell whether the loss, made inside of the model, has the same value in both runs."""
     losses = difference.pair("rank/loss")
@@ -52,11 +105,9 @@ def _losses_agree(difference: Difference) -> bool:
 
 def _cut_off(difference: Difference, modules: list[str]) -> Finding:
     """Tell of modules to which the loss, which has the same value, hands no gradient in one run."""
-    left = difference.left
-    sketch = left.arrays["activation_gradient/sketch"][difference.row][left.layout.activations.index(modules[-1])]
+    where = without_gradient(difference, modules[-1])
     return Finding(
-        f"the loss has the same value in both runs, and in {difference.who(not sketch.any())} no gradient of it comes "
-        f"back to {some(modules)}",
+        f"the loss has the same value in both runs, and in {where} no gradient of it comes back to {some(modules)}",
         {"modules": modules, "equal": EQUAL},
         "look for a detach, or for no_grad, between the named modules and the loss",
     )

@@ -44,6 +44,13 @@ def outputs_agree(difference: Difference) -> bool:
     return same_start(difference) and bool(chain.outputs_agree) and bool(given_back)
 
 
+def without_gradient(difference: Difference, name: str) -> str:
+    """Name the run in which no gradient comes back to an activation, where one does in the other."""
+    left = difference.left
+    sketch = left.arrays["activation_gradient/sketch"][difference.row][left.layout.activations.index(name)]
+    return difference.who(not sketch.any())
+
+
 def adds_up(trace: Trace, row: int) -> bool:
     """Tell whether the gradient is the mean over ranks of what their backward passes have made."""
     micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]

@@ -1,8 +1,8 @@
 """The same outputs are given another gradient, or another value, by the loss."""
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
-from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut
+from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import INPUT
@@ -27,7 +27,8 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
     if is_coarse(difference.left.layout) and other_loss(difference, chain.factor) and not chain.touched:
         off += [name for name in chain.given_otherwise if name not in off]
-    off += [name for name in chain.outputs if name in chain.one_sided]
+    unreached = [name for name in chain.outputs if name in chain.one_sided]
+    off += unreached
     if not off:
         return None
     evidence: Evidence = {
@@ -44,6 +45,9 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         also = (
             ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
         )
+    if unreached:
+        where = without_gradient(difference, unreached[-1])
+        also += f"; in {where} no gradient comes back to {some(unreached)}, as behind a detach"
     if max(difference.numbers("judged_elsewhere")):
         evidence["judged_by_another_model"] = True
         also += ", or another model that the loss goes through"

@@ -6,6 +6,7 @@ from torch import Tensor
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks
+from trainparity.parity.recording.identity import never_zero
 from trainparity.parity.recording.passes import STAND_IN, Pass
 from trainparity.parity.recording.sketch import mix
 
@@ -35,6 +36,7 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
         "rank/reached": ranks.gather(torch.tensor(len(reached))),
         "rank/random_state": ranks.gather(torch.tensor(passes[0].state if passes else 0)),
         "rank/drew": ranks.gather(torch.tensor(sum(one.drew for one in passes))),
+        "aside": ranks.gather(forward.origins.aside)[first_of_groups].sum(),
         **_samples(passes, groups),
     }
 
@@ -42,8 +44,7 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
 def _samples(passes: list[Pass], groups: Tensor) -> dict[str, Tensor]:
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
-    # Zero pads the ranks' lists to one length, so no sample may be zero.
-    by_rank = ranks.gather_ragged(torch.where(local >= 0, local + 1, local))
+    by_rank = ranks.gather_ragged(never_zero(local))
     # A group's samples count once, unless its ranks, against all sense, see different ones.
     apart = by_rank if (by_rank != by_rank[groups]).any() else by_rank[sorted(set(groups.tolist()))]
     everyone = apart[apart != 0].sort().values

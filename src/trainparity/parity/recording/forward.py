@@ -174,7 +174,7 @@ class ForwardHooks:
         elif self._blind_depth and not torch.is_grad_enabled():
             self._blind_depth -= 1
             if self._blind_depth == 0:
-                self.origins.add_aside(inputs, keywords, output)
+                self.origins.add_aside(module, inputs, keywords, output)
         return None
 
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

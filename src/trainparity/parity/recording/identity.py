@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.passes import as_dense, has_rows
-from trainparity.parity.recording.sketch import row_digests
+from trainparity.parity.recording.sketch import mix, row_digests
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""
@@ -71,6 +71,16 @@ def is_one_sample(given: Tensor, module: nn.Module) -> bool:
     """Tell whether a vector is the features of one sample, as reinforcement learning gives them, and not a batch."""
     first = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
     return given.ndim == 1 and given.is_floating_point() and first is not None and first.in_features == len(given)
+
+
+def never_zero(samples: Tensor) -> Tensor:
+    """Return identities of which none is zero: zeros pad the ranks' lists to one length."""
+    return torch.where(samples >= 0, samples + 1, samples)
+
+
+def hash_of(samples: Tensor) -> Tensor:
+    """Hash samples in any order; hashes of two lists add up to that of both."""
+    return mix(never_zero(samples)).sum()
 
 
 def _are_images(values: list[Any]) -> bool:

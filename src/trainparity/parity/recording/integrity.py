@@ -19,7 +19,7 @@ _SHAPES = {
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation_gradient/sketch": "TAS",
     "applied/norm": "TP", "state/norm": "TP",
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
-    "samples": "T", "num_samples": "T", "sample_ids": "T*",
+    "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
     "rank/reached": "TR", "rank/loss": "TR",
     "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
@@ -36,7 +36,7 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 _SETTING = "setting/"
 _WHOLE = (torch.int64, torch.bool)
 _WHOLE_NUMBERS = {
-    "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "num_samples", "sample_ids",
+    "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "aside", "num_samples", "sample_ids",
     "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "rank/reached",

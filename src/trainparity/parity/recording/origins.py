@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.identity import Samples, identifying, is_one_sample
+from trainparity.parity.recording.identity import Samples, hash_of, identifying, is_one_sample
 from trainparity.parity.recording.passes import Pass, tensors
 from trainparity.parity.recording.returned import Returned
 from trainparity.parity.recording.sketch import row_digests
@@ -32,6 +32,8 @@ class Origins:
         self._micro_batch, self._taken = 0, 0
         self._source: nn.Module | None = None
         self._returned.begin()
+        self.aside = torch.zeros((), dtype=torch.int64)
+        """Hash of the samples, known by their contents, that passed without gradients; as `samples` of a trace."""
 
     def next_micro_batch(self) -> None:
         """Note that a backward pass has ended."""
@@ -47,9 +49,12 @@ class Origins:
         """Return what the passes of this micro-batch have returned."""
         return self._returned.tensors()
 
-    def add_aside(self, inputs: Any, keywords: Any, output: Any) -> None:
+    def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
         """Add a call without gradients: it may be a frozen part, whose output another part is given."""
         self._returned.add_aside(inputs, keywords, list(tensors(output)))
+        given = identifying(inputs, keywords)
+        if given is not None and self._samples is None and not self._expected:
+            self.aside += hash_of(row_digests(given[None] if is_one_sample(given, module) else given).cpu())
 
     def place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Pass | None:
         """Find out which samples a pass is given; return the earlier pass that it goes on from, if it does."""

@@ -23,7 +23,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[7] = 7
+    version: Literal[8] = 8
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -96,6 +96,7 @@ class Trace:
     - `sequence` int64 [T]: how many steps all recorded optimizers of the process made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
+      `aside` int64 [T]: the same hash of samples that passed without gradients, where they are known by their contents.
     - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
       [T, R, n]: number of samples of each forward pass; `rank/reached` [T, R]: how many of these passes a backward pass
       came through; `rank/loss` [T, R]: the sum of the losses that these began from, without the loss scale, NaN where

@@ -1,0 +1,89 @@
+"""Passes that make targets, as a Q-learning loop's: a gradient that flows through them is a lost detach."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+
+def _no_grad(model: nn.Module, states: Tensor) -> Tensor:
+    with torch.no_grad():
+        values: Tensor = model(states).max(1).values
+    return values
+
+
+WAYS = {
+    "no_grad": _no_grad,
+    "detach": lambda model, states: model(states).max(1).values.detach(),
+    "lost": lambda model, states: model(states).max(1).values,
+}
+
+
+def _train(way: str, folder: Path, twin: int = 0) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(5):
+            states, rewards = torch.randn(2, 32, 4, generator=draws), torch.randn(32, generator=draws)
+            target = rewards + 0.9 * WAYS[way](model, states[1])
+            optimizer.zero_grad()
+            nn.functional.smooth_l1_loss(model(states[0])[:, 0], target).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("right", ["no_grad", "detach"])
+def test_a_lost_detach_is_no_other_sample(right: str, tmp_path: Path) -> None:
+    for twin in range(3):
+        _train(right, tmp_path / "right", twin)
+    _train("lost", tmp_path / "lost")
+    verdict = compare_folders(tmp_path / "right", tmp_path / "lost")
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
+    assert "through 2 forward passes" in str(verdict.explanation)
+
+
+def test_both_ways_to_keep_gradients_out_are_the_same_training(tmp_path: Path) -> None:
+    for twin in range(3):
+        _train("no_grad", tmp_path / "no_grad", twin)
+    _train("detach", tmp_path / "detach")
+    assert compare_folders(tmp_path / "no_grad", tmp_path / "detach").verdict in ("bitwise", "equivalent")
+
+
+class Siamese(nn.Module):
+    """A view's prediction and its projection, which is the other view's target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.predictor = nn.Linear(4, 8), nn.Linear(8, 8)
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        projected = self.encoder(views)
+        return self.predictor(projected), projected
+
+
+def _train_siamese(stop: bool, folder: Path, twin: int = 0) -> None:
+    torch.manual_seed(0)
+    model = Siamese()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(5):
+            predicted, projected = model(torch.randn(32, 4, generator=draws))
+            target = projected.detach() if stop else projected
+            optimizer.zero_grad()
+            (-nn.functional.cosine_similarity(predicted, target.flip(0)).mean()).backward()
+            optimizer.step()
+
+
+def test_an_output_that_takes_no_gradient_in_one_run_is_said(tmp_path: Path) -> None:
+    for twin in range(3):
+        _train_siamese(True, tmp_path / "right", twin)
+    _train_siamese(False, tmp_path / "lost")
+    verdict = compare_folders(tmp_path / "right", tmp_path / "lost")
+    assert verdict.cause == "loss-or-targets"
+    assert "right no gradient comes back to (output).1, as behind a detach" in str(verdict.explanation)
