@@ -1,6 +1,5 @@
 """A process that ends with the one that started it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,22 @@ from trainparity.parentage import FOLLOWS
 
 
 @pytest.mark.parametrize("killed", [True, False])
-@pytest.mark.parametrize(("module", "says"), [("stages validate", "params.yaml"), ("pipeline.dvc version", "DVC")])
-def test_what_was_orphaned_while_it_started_does_nothing(tmp_path: Path, module: str, says: str, killed: bool) -> None:
+@pytest.mark.parametrize(
+    ("variable", "module", "says"),
+    [
+        (f"{FOLLOWS}=$$", "stages validate", "params.yaml"),
+        ("DVC_STAGE=validate", "stages validate", "params.yaml"),
+        ("", "pipeline.dvc version", "DVC"),
+    ],
+)
+def test_what_was_orphaned_while_it_started_does_nothing(
+    tmp_path: Path, variable: str, module: str, says: str, killed: bool
+) -> None:
     """The shell is the parent: it ends before the process can look for it, or waits for it."""
     program = f"{sys.executable} -m trainparity.{module}"
-    started = f"(sleep 0.5; exec {program}) &" if killed else f"{program}; true"
+    started = f"(sleep 0.5; exec env {variable} {program}) &" if killed else f"env {variable} {program}; true"
     done = subprocess.run(
-        ["sh", "-c", started], cwd=tmp_path, env=os.environ | {FOLLOWS: "1"}, start_new_session=True,
+        ["sh", "-c", started], cwd=tmp_path, start_new_session=True,
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (says in done.stdout + done.stderr) is not killed, done.stderr

@@ -6,7 +6,7 @@ import threading
 import time
 
 FOLLOWS = "TRAINPARITY_FOLLOWS"
-"""Environment variable of a stage that is to end with its parent; DVC's variable says so, too."""
+"""Environment variable of a stage that is to end with its parent, by whose number; DVC's variable says so, too."""
 
 _POLL_S = 0.5
 
@@ -14,7 +14,10 @@ _POLL_S = 0.5
 def end_with_parent() -> None:
     """From now on send SIGTERM to this process, within a second, when its parent has ended."""
     parent = os.getppid()
-    known = _is_in_our_session(parent)  # else the parent is what takes orphans: it was killed while this one started
+    # By a parent that has given this process a session of its own. What this process starts has another parent.
+    named = os.environ.pop(FOLLOWS, None)
+    # Else the parent is what takes orphans: it was killed while this one started.
+    known = str(parent) == named if named else _is_in_our_session(parent)
 
     def watch() -> None:
         while known and os.getppid() == parent:

@@ -1,9 +1,12 @@
 """`trainparity init`: what it writes, and what it leaves alone."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -67,6 +70,28 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
         with pytest.raises(UserError, match=f"^{hiding}: `import` finds this in place of the module"):
             run_stages([["validate"]])
         (tmp_path / hiding).unlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_without_dvc_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(tmp_path: Path, number: int) -> None:
+    starter.write(tmp_path, dvc=False, force=False)
+    params, workload = tmp_path / "params.yaml", tmp_path / "workload.py"
+    params.write_text(params.read_text().replace("checkpoint_every: 20", "checkpoint_every: 1000"))
+    slow = "import pathlib, time; time.sleep(0.5); pathlib.Path('began').touch()\n        logits ="
+    workload.write_text(workload.read_text().replace("logits =", slow))
+    command = [sys.executable, "-m", "trainparity.cli", "repro"]
+    repro = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "began").exists():
+        assert repro.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    stage = psutil.Process(repro.pid).children(recursive=True)
+    repro.send_signal(number)  # to it alone, as a service does
+    _, errors = repro.communicate(timeout=60)
+    assert repro.returncode == 128 + number, errors
+    assert stage and not psutil.wait_procs(stage, timeout=10)[1]
+    assert list((tmp_path / ".trainparity").rglob("checkpoints/run/state.json")), errors
+    assert not list((tmp_path / "runs").rglob("status.json"))
 
 
 def test_one_run_is_made_without_dvc_too(

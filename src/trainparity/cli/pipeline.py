@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from trainparity.params import REFERENCE, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
 from trainparity.pipeline.schedule import WHOLE
+from trainparity.running.command import Command, Runner
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
@@ -81,18 +81,23 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
     Nothing is cached but references that would be trained again from the same. `whole`: these are all stages.
 
     Raises:
+        StoppedBySignal: this process got a signal; the stage has ended.
         UserError: a stage could not start, as files of this folder hide modules that it imports.
     """
-    environment = os.environ | {FOLLOWS: "1"} | ({WHOLE: "1"} if whole else {})
-    for stage in stages:
-        done = subprocess.run([sys.executable, "-m", "trainparity.stages", *stage], env=environment, check=False)
-        if not done.returncode:
-            continue
-        began = done.returncode not in (1, DEFECT) or stage[0] == "train"  # whose 1 is a configuration that failed
-        if not began and (files := hiding.files()):
-            raise UserError(f"{', '.join(files)}: `import` finds this in place of the module it is named as: rename it")
-        return shell_code(done.returncode) if began or done.returncode == DEFECT else 2
+    environment = {FOLLOWS: str(os.getpid())} | ({WHOLE: "1"} if whole else {})
+    with Runner(several=False) as runner:  # which gives a stage that is stopped the time for its checkpoint
+        for stage in stages:
+            code = runner.run(Command.of([sys.executable, "-m", "trainparity.stages", *stage]), environment)
+            if code:
+                return _of_a_stage(stage[0], code)
     return 0
+
+
+def _of_a_stage(stage: str, code: int) -> int:
+    began = code not in (1, DEFECT) or stage == "train"  # whose 1 is a configuration that failed
+    if not began and (files := hiding.files()):
+        raise UserError(f"{', '.join(files)}: `import` finds this in place of the module it is named as: rename it")
+    return code if began or code == DEFECT else 2
 
 
 def order(configurations: Sequence[str]) -> list[list[str]]:
