@@ -35,6 +35,15 @@ def test_nothing_that_is_there_is_overwritten_unless_asked(tmp_path: Path) -> No
     assert not (tmp_path / "dvc.yaml").exists()
 
 
+def test_a_project_that_began_without_dvc_gets_its_pipeline_and_keeps_its_workload(tmp_path: Path) -> None:
+    starter.write(tmp_path, dvc=False, force=False)
+    (tmp_path / "workload.py").write_text("mine")
+    assert starter.write(tmp_path, dvc=True, force=False) == [tmp_path / "dvc.yaml"]
+    assert (tmp_path / "workload.py").read_text() == "mine"
+    with pytest.raises(UserError, match=r"dvc.yaml: there already"):
+        starter.write(tmp_path, dvc=True, force=False)
+
+
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainparity.cli", "init", "--no-dvc"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

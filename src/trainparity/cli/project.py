@@ -22,7 +22,10 @@ def init(
     dvc: Annotated[bool, typer.Option("--dvc/--no-dvc", help="With a DVC pipeline, which caches every run.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
 ) -> None:
-    """Begin a project of your own: params.yaml, an example workload, and dvc.yaml; then `trainparity repro`."""
+    """Begin a project of your own: params.yaml, an example workload, and dvc.yaml; then `trainparity repro`.
+
+    A project that began with --no-dvc gets its dvc.yaml, and keeps the rest as it is.
+    """
     if dvc:
         extras.require("dvc")
     for path in starter.write(folder, dvc=dvc, force=force):

@@ -24,8 +24,11 @@ def write(folder: Path, *, dvc: bool, force: bool) -> list[Path]:
         UserError: a file is there already; nothing was written.
     """
     names = [PARAMS, SCHEMA, WORKLOAD, *([PIPELINE] if dvc else [])]
-    if (there := [str(folder / name) for name in names if (folder / name).exists()]) and not force:
-        raise UserError(f"{', '.join(there)}: there already; --force replaces them")
+    there = [name for name in names if (folder / name).exists()]
+    if there and not force:
+        if there != [PARAMS, SCHEMA, WORKLOAD] or not dvc:
+            raise UserError(f"{', '.join(str(folder / name) for name in there)}: there already; --force replaces them")
+        names = [PIPELINE]  # of a project that began without it: the workload is its owner's by now
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         shutil.copyfile(schemas.HERE / schemas.PARAMS if name == SCHEMA else _HERE / name, folder / name)
