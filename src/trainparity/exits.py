@@ -108,12 +108,16 @@ def shell_code(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
 
 
-def _said(text: str, code: int) -> int:
-    """Write a message to stderr and return the code, whatever becomes of the message."""
+def say(text: str) -> None:
+    """Write a message to stderr, whatever becomes of it."""
     try:
         print(printable(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):  # full, or its reader has left
         _discard(sys.stderr)
+
+
+def _said(text: str, code: int) -> int:
+    say(text)
     return code
 
 

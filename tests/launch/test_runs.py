@@ -206,6 +206,19 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
 
 
+def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_it(here: Path, trained: Path) -> None:
+    Path("params.yaml").write_text(yaml.safe_dump(misbehaving("hang", after=12).model_dump(mode="json")))
+    detect().write(layout.environment(RUNS))
+    command = [sys.executable, "-m", "trainparity.stages", "train", "plain"]
+    stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for(here / ".trainparity/work/runs/plain/checkpoints/run/state.json", stage)
+    stage.send_signal(signal.SIGINT)
+    assert stage.stderr and "a second signal ends it at once" in stage.stderr.readline()
+    stage.send_signal(signal.SIGINT)
+    _, errors = stage.communicate(timeout=30)  # half of what a checkpoint may take
+    assert (stage.returncode, errors) == (130, "stopped by SIGINT; run it again to resume from the last checkpoint\n")
+
+
 def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(
     here: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,27 @@ def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path
     assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
+def test_a_script_that_does_not_end_after_a_signal_is_told_of_and_killed_by_the_third(tmp_path: Path) -> None:
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    write(tmp_path, deaf + PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))
+    process = subprocess.Popen(
+        [TOOL, "run", "runs/a", "--steps", "1000", "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout and process.stdout.readline() == "step 0\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr and "waiting for the command to end" in process.stderr.readline()
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # two of a kind that wait for one process are one
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+
+
 def test_the_users_own_sitecustomize_runs_too(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     write(tmp_path / "site", "import builtins; builtins.MINE = 'sitecustomize of the user'", "sitecustomize.py")

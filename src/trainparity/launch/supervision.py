@@ -11,6 +11,7 @@ from multiprocessing.context import ForkServerProcess
 from types import FrameType
 
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.exits import say
 from trainparity.launch.warm import is_lost
 
 GRACE_S = 60
@@ -42,6 +43,8 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
             _kill(workers)
         else:
             _stop(workers)
+            name = signal.Signals(number).name
+            say(f"{name}: up to {GRACE_S} s for the step to end and a checkpoint; a second signal ends it at once")
 
     codes: dict[int, int] = {}
     alive = set(range(len(workers)))

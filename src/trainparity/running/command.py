@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from trainparity.errors import StoppedBySignal
-from trainparity.exits import shell_code
+from trainparity.exits import say, shell_code
 from trainparity.running import secrecy
 from trainparity.running.errors import RunError
 from trainparity.running.standard_input import StandardInput
@@ -141,6 +141,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 if self._received and deadline is None:
                     deadline = time.monotonic() + _GRACE_S
+                    say(f"trainparity: waiting for the command to end, for {_GRACE_S:g} s; a third signal kills it")
                 if deadline is not None and time.monotonic() > deadline:
                     self._send(signal.SIGKILL)
 

@@ -1,9 +1,9 @@
 """Records a command: the run itself, and its twins, which measure the noise floor."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainparity import exits
 from trainparity.attach.session import Plan, Recorded
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
@@ -28,7 +28,7 @@ class Settings:
 
 def say(text: str) -> None:
     """Tell the user something between the lines of the command."""
-    print(f"trainparity: {text}", file=sys.stderr, flush=True)
+    exits.say(f"trainparity: {text}")
 
 
 def record_command(runner: Runner, command: Command, folder: Path, settings: Settings) -> RunRecord:

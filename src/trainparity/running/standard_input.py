@@ -4,8 +4,9 @@ import fcntl
 import os
 import stat
 import subprocess
-import sys
 import termios
+
+from trainparity import exits
 
 
 class StandardInput:
@@ -38,7 +39,7 @@ class StandardInput:
             text = (
                 "the commands read nothing from the pipe, which only one of them could: redirect a file, as in `< file`"
             )
-            print(f"trainparity: {text}", file=sys.stderr, flush=True)
+            exits.say(f"trainparity: {text}")
         return subprocess.DEVNULL if unattended or self._withheld else None
 
 
