@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.support.synthetic import trace
+from tests.support.synthetic import judge, trace
 from trainparity.parity.divergence import divergence
 
 
@@ -35,6 +35,12 @@ def test_a_run_that_did_not_diverge_is_none() -> None:
 )
 def test_the_first_in_the_order_of_a_step_is_named(key: str, column: int | None, first: str) -> None:
     assert spoilt(key, 1, column) == f"its weights are not finite after step 2; the first was {first}"
+
+
+def test_a_reference_whose_first_step_diverged_did_not_leave_its_weights_alone() -> None:
+    spoil = {"gradients": lambda step, found: {name: gradient * math.nan for name, gradient in found.items()}}
+    reason = judge(spoil, {}).reason or ""
+    assert reason.startswith("left diverged: its weights are not finite after step 0; the first was the gradient of a.")
 
 
 def test_weights_may_be_the_first() -> None:

@@ -73,10 +73,10 @@ def judge_traces(
         found = other_parameters(names, margin, left, right)
         return found if found is not None else _not_judged(names, margin, mismatch)
     margin = margin_of(left.layout, margin)
-    if not _trained(left):
-        return _not_judged(names, margin, "training did not change any weight")
     if diverged := divergence(left):
         return _not_judged(names, margin, f"{names[0]} diverged: {diverged}")
+    if not _trained(left):
+        return _not_judged(names, margin, "training did not change any weight")
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
