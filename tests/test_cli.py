@@ -72,6 +72,21 @@ def test_a_place_where_no_answer_can_go_is_said_before_any_work(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("controls", "--json", "{0}"), "--json {0}: is a folder; name a file"),
+        (("studies", "--save", "{0}/file/a"), "--save {0}/file/a: {0}/file is no folder"),
+    ],
+)
+def test_nor_is_a_place_of_controls_or_studies_found_out_at_their_end(
+    trainparity: Command, command: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = trainparity(*(each.format(tmp_path) for each in command))
+    assert done == (2, "", said.format(tmp_path) + "\n")
+
+
 def test_what_is_no_shells_completion_is_a_mistake(trainparity: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TRAINPARITY_COMPLETE", "foo")
     done = trainparity("show")

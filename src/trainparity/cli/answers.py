@@ -64,7 +64,7 @@ def require_places(named: Mapping[str, object]) -> None:
     """Stop before any work if an answer could not be written, or two of a command's answers would go to one place.
 
     Args:
-        named: A command's options, those of this module and `html_path` among them.
+        named: A command's options, those of this module, `html_path` and a folder to `save` in among them.
 
     Raises:
         UserError: names the options, or the place.
@@ -72,6 +72,8 @@ def require_places(named: Mapping[str, object]) -> None:
     places: dict[Path, str] = {}
     for name, path in named.items():
         option = f"--{name.removesuffix('_path')}"
+        if name == "save" and isinstance(path, Path) and (problem := _unwritable(path.absolute() / "of-a-study.json")):
+            raise UserError(f"{option} {path}: {problem}")
         if name not in ("json_path", "markdown_path", "html_path") or not isinstance(path, Path):
             continue
         if path == STDOUT and name == "html_path":
@@ -85,7 +87,9 @@ def require_places(named: Mapping[str, object]) -> None:
 
 
 def _unwritable(path: Path) -> str | None:
-    if path.exists() and not path.is_dir():
+    if path.is_dir():
+        return "is a folder; name a file"
+    if path.exists():
         return None if os.access(path, os.W_OK) else "may not be written"
     nearest = next(folder for folder in path.parents if os.path.lexists(folder))
     if not nearest.is_dir():
