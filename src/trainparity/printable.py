@@ -4,7 +4,18 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Return a text in which control characters are shown as U+FFFD, but for line ends and tabs."""
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
-    )
+    """Return a text in which control characters are shown as U+FFFD, but for line ends and tabs.
+
+    Those that turn the direction of writing are some: they reverse the rest of a line, and with it what we say there.
+    """
+    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in text)
+
+
+def _steers(character: str) -> bool:
+    if character in "\n\t":
+        return False
+    return unicodedata.category(character) == "Cc" or unicodedata.bidirectional(character) in _TURNS
+
+
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Directions that hold until they are ended (Unicode Standard Annex 9); marks and letters are none of them."""

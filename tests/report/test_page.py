@@ -267,6 +267,12 @@ def test_text_from_a_run_is_no_markup(built: Summary, read: Artifacts) -> None:
         assert not set(html) & {"\x1b", "\x00"}
 
 
+def test_the_names_of_runs_stay_as_they_are_above_a_column() -> None:
+    both = {"": detail(9.0, environment={"torch": ("2.14", "2.15")})}
+    html = page.compared({"pair": different(left="runs/a", right="runs/b")}, {"pair": both}, ORIGIN, command="compare")
+    assert '<th scope="col">Fact</th><th scope="col">runs/a</th><th scope="col">runs/b</th>' in html
+
+
 def test_a_diverged_pair_and_a_floor_of_zero_can_be_shown(built: Summary, read: Artifacts) -> None:
     found = detail(1.0, tensors=2, steps=3)
     strip = found.strips[1].model_copy(update={"distance": [[0.0, 1e300, None]] * 3, "floor": [[0.0, 1e-7, 0.0]] * 3})

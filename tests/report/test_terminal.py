@@ -15,6 +15,7 @@ HOSTILE = "layer\x1b[2J\x1b]0;title\x07\x9b31m\rend"
 def test_control_characters_are_shown_and_line_ends_stay() -> None:
     assert printable("a\tb\nc\u00e9\U0001f600") == "a\tb\nc\u00e9\U0001f600"
     assert printable(HOSTILE) == "layer\ufffd[2J\ufffd]0;title\ufffd\ufffd31m\ufffdend"
+    assert printable("\u05d0\u200f \u202egro.elpmaxe\u2069") == "\u05d0\u200f \ufffdgro.elpmaxe\ufffd"
 
 
 @pytest.mark.parametrize("colour", [False, True])

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from trainparity.printable import printable
 from trainparity.records.check import CheckReport
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
@@ -125,7 +126,8 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text on one line, in which nothing is read as markup."""
+    """Return text on one line, in which nothing is read as markup, or as control by the terminal of a CI job's log."""
+    text = printable(text)
     for character in "\\`*_|<>[]":
         text = text.replace(character, f"\\{character}")
     return " ".join(text.split())

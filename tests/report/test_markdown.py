@@ -1,0 +1,12 @@
+"""What others wrote neither makes markup nor steers the terminal that shows a summary."""
+
+from trainparity.records.verdict import Verdict
+from trainparity.report import markdown
+
+
+def test_text_from_a_run_is_shown_as_it_is() -> None:
+    written = markdown.verdict(
+        Verdict(left="a\x1b[2J|<b>", right="\u202eb\nc", verdict="different", margin=16.0, cause="unknown")
+    )
+    assert "a\N{REPLACEMENT CHARACTER}\\[2J\\|\\<b\\> / \N{REPLACEMENT CHARACTER}b c" in written
+    assert "\x1b" not in written and "\u202e" not in written
