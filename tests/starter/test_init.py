@@ -81,9 +81,13 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
         (tmp_path / hiding).unlink()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_without_dvc_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(tmp_path: Path, number: int) -> None:
-    starter.write(tmp_path, dvc=False, force=False)
+@pytest.mark.parametrize(
+    ("dvc", "number"), [(False, signal.SIGINT), (False, signal.SIGTERM), (True, signal.SIGINT), (True, signal.SIGTERM)]
+)
+def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(tmp_path: Path, dvc: bool, number: int) -> None:
+    starter.write(tmp_path, dvc=dvc, force=False)
+    if dvc:
+        subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=tmp_path, check=True)
     params, workload = tmp_path / "params.yaml", tmp_path / "workload.py"
     params.write_text(params.read_text().replace("checkpoint_every: 20", "checkpoint_every: 1000"))
     slow = "import pathlib, time; time.sleep(0.5); pathlib.Path('began').touch()\n        logits ="

@@ -27,7 +27,7 @@ _INTERRUPTED = 252
 def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; after a signal its stage, which writes a checkpoint, is waited for.
 
-    On SIGINT DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
+    On SIGINT, which reaches both, DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
     """
     extras.require("dvc")
     import psutil  # which DVC brings
@@ -38,23 +38,27 @@ def reproduce(*arguments: str) -> int:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     whole = {} if arguments else {WHOLE: "1"}
     dvc = psutil.Popen(
-        [sys.executable, "-m", "trainparity.pipeline.dvc", "repro", *arguments], env=os.environ | whole | {"PATH": path}
+        [sys.executable, "-m", "trainparity.pipeline.dvc", "repro", *arguments],
+        env=os.environ | whole | {"PATH": path, FOLLOWS: str(os.getpid())},
+        start_new_session=True,  # a signal reaches it once: from here, whoever else got it
     )
     stages: list[psutil.Process] = []
+    received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        with suppress(psutil.NoSuchProcess):
-            stages.extend(dvc.children(recursive=True))
-            dvc.terminate()
+        received.append(number)
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if number == signal.SIGINT:
+                os.killpg(dvc.pid, number)
+            else:
+                stages.extend(dvc.children(recursive=True))
+                dvc.terminate()
 
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),  # unlike SIG_IGN not inherited by DVC
-        signal.SIGTERM: signal.signal(signal.SIGTERM, forward),
-    }
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = dvc.wait()
         psutil.wait_procs(stages)
-        return _exit_code(code)
+        return 128 + received[0] if code and received else _exit_code(code)  # to DVC its stage has failed then
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
