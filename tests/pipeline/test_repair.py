@@ -23,7 +23,9 @@ def reproduce(folder: Path) -> int:
     return subprocess.run([sys.executable, "-m", "dvc", "repro", "--quiet"], cwd=folder, check=False).returncode
 
 
-@pytest.mark.parametrize("content", ['{"wri', "", "[]", '{"write": {"a": {"pid": "x"}}}'])
+@pytest.mark.parametrize(
+    "content", ['{"wri', "", "[]", '{"write": {"a": {"pid": "x"}}}', pytest.param("[" * 100_000, id="deep")]
+)
 def test_a_damaged_record_is_moved_aside_and_dvc_works_again(record: Path, content: str) -> None:
     record.write_text(content)
     project = record.parents[2]

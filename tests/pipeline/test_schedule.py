@@ -9,6 +9,7 @@ from tests.pipeline.test_turns import of, params, plan  # noqa: F401 (a fixture)
 from trainparity.params import Params
 from trainparity.pipeline import plans, schedule
 from trainparity.pipeline.schedule import Seconds
+from trainparity.validation import ParamsError
 
 DVC = """\
 stages:
@@ -62,6 +63,15 @@ def test_what_nobody_knows_is_not_estimated(
 
 
 @pytest.mark.usefixtures("params")
+@pytest.mark.parametrize("time", ["NaN", "Infinity", "-1", "null"])
+def test_what_is_no_time_is_none(time: str) -> None:
+    path = Path(".trainparity/seconds.json")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'{{"last": {{"report": {time}}}}}')
+    assert schedule.seconds(["report"]) is None
+
+
+@pytest.mark.usefixtures("params")
 def test_a_stage_that_fails_leaves_no_time() -> None:
     with pytest.raises(ValueError), schedule.stage("reference"):
         raise ValueError
@@ -84,6 +94,30 @@ def test_stages_that_run_are_those_whose_inputs_are_new_and_what_follows_them(
     assert plans.to_run(made | {"reference": plan(seed=1)}, params) == every
     Path("dvc.yaml").unlink()  # then nothing is cached
     assert plans.to_run(made, params) == every
+
+
+@pytest.mark.parametrize("text", ["", "stages:", "stages: {}"])
+def test_a_file_of_dvc_without_stages_runs_none(params: Params, text: str) -> None:  # noqa: F811
+    for name in ("dvc.yaml", "dvc.lock"):
+        Path(name).write_text(text)
+    assert (plans.to_run(of(params), params), plans.changes(of(params))) == ([], [])
+    plans.check_stages(of(params))
+
+
+@pytest.mark.parametrize("name", ["dvc.yaml", "dvc.lock"])
+@pytest.mark.parametrize("text", ["[a]", "stages: [a]", "stages: {a: 1}", "1"])
+def test_a_damaged_file_of_dvc_is_named(params: Params, name: str, text: str) -> None:  # noqa: F811
+    Path("dvc.yaml").write_text(DVC)
+    Path(name).write_text(text)
+    with pytest.raises(ParamsError, match=f"^{name}: "):
+        plans.to_run(of(params), params)
+
+
+@pytest.mark.parametrize("entry", ["a", "{}", "{path: a}", "{path: a, md5: }"])
+def test_an_entry_of_dvcs_lock_without_a_hash_says_nothing(params: Params, entry: str) -> None:  # noqa: F811
+    Path("a").touch()
+    Path("dvc.lock").write_text(f"stages: {{a: {{deps: [{entry}]}}, b: {{deps: , outs: [{entry}]}}}}")
+    assert plans.changes(of(params)) == []
 
 
 LOCK = """stages:

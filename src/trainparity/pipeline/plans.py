@@ -33,8 +33,8 @@ def check_stages(plans: Mapping[str, Plan], path: Path = Path("dvc.yaml")) -> No
     Raises:
         ParamsError: a stage has no plan, as params.yaml lacks the section that it is about.
     """
-    stages = validation.read_yaml(path)["stages"] if path.exists() else {}
-    missing = [name for name in stages if f"{PLANS}/{name}.json" in stages[name].get("deps", ()) and name not in plans]
+    needing = [name for name, one in _stages(path).items() if f"{PLANS}/{name}.json" in (one.get("deps") or ())]
+    missing = [name for name in needing if name not in plans]
     if missing:
         texts = [
             f"{path}: stages.{name}: params.yaml has no section `{name}`; add it or remove the stage"
@@ -108,7 +108,7 @@ def to_run(plans: Mapping[str, Plan], params: Params, path: Path = Path("dvc.yam
     Without a DVC file these are all. With one, a stage whose inputs come out as they were is restored instead: then
     there are fewer.
     """
-    stages = validation.read_yaml(path)["stages"] if path.exists() else _WITHOUT_DVC
+    stages = _stages(path) if path.exists() else _WITHOUT_DVC
     order = [one for name in stages for one in (_trained(params) if name == "train" else [name]) if one in plans]
     old = dict(_of_last_run()) if path.exists() else {}
     edited = {name for names in _edited().values() for name in names} if path.exists() else set()
@@ -142,10 +142,8 @@ def _of_last_run() -> Iterator[tuple[str, Plan]]:
     cache = next(
         (folder / _CACHE for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".dvc").exists()), _CACHE
     )
-    lock = validation.read_yaml(_LOCK) if _LOCK.exists() else {}
-    for stage in lock.get("stages", {}).values():
-        for dep in stage.get("deps", ()):
-            path, digest = Path(dep["path"]), dep.get("md5", "")
+    for stage in _stages(_LOCK).values():
+        for path, digest in _entries(stage, "deps"):
             if not path.is_relative_to(PLANS):
                 continue
             try:
@@ -159,20 +157,39 @@ def _edited() -> dict[Path, list[str]]:
 
     Each with the stages by the names of their plans. Of folders among the deps DVC alone knows.
     """
-    stages = (validation.read_yaml(_LOCK) if _LOCK.exists() else {}).get("stages", {})
-    made = {Path(out["path"]) for stage in stages.values() for out in stage.get("outs", ())}
+    stages = _stages(_LOCK)
+    made = {path for stage in stages.values() for path, _ in _entries(stage, "outs")}
     found: dict[Path, list[str]] = {}
     for name, stage in stages.items():
-        for dep in stage.get("deps", ()):
-            path, digest = Path(dep["path"]), dep.get("md5", "")
+        for path, digest in _entries(stage, "deps"):
             if not path.is_relative_to(PLANS) and not made & {path, *path.parents} and _differs(path, digest):
                 found.setdefault(path, []).append(name.replace("@", "/"))
     return found
 
 
+def _stages(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the stages in a file of DVC's by their names; none if it is empty or not there.
+
+    Raises:
+        ParamsError: it is no such file.
+    """
+    content = (validation.read_yaml(path) if path.exists() else None) or {}
+    stages = (content.get("stages") or {}) if isinstance(content, dict) else None
+    if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):
+        raise validation.ParamsError(f"{path}: DVC can't read this: `stages` must have the stages by their names")
+    return stages
+
+
+def _entries(stage: Mapping[str, Any], key: str) -> Iterator[tuple[Path, str]]:
+    """Yield path and MD5 of each of a stage's `deps` or `outs` in dvc.lock."""
+    for entry in stage.get(key) or ():
+        if isinstance(entry, dict) and "path" in entry:  # else DVC itself refuses the file
+            yield Path(entry["path"]), str(entry.get("md5") or "")
+
+
 def _differs(path: Path, digest: str) -> bool:
     """Tell whether a file that is there has another MD5 than DVC noted."""
-    if digest.endswith(".dir") or not path.is_file():
+    if not digest or digest.endswith(".dir") or not path.is_file():
         return False
     with path.open("rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest() != digest

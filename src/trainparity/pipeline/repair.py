@@ -48,6 +48,6 @@ def _is_whole(record: Path) -> bool:
 
     try:
         SCHEMA(json.loads(record.read_text(encoding="utf-8")))
-    except (ValueError, Invalid):
+    except (ValueError, Invalid, RecursionError):
         return False
     return True

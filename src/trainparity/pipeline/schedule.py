@@ -10,6 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, FiniteFloat
 
 from trainparity.records.base import Record, RecordError
 
@@ -32,7 +35,7 @@ class Schedule(Record):
 class Seconds(Record):
     """What stages took."""
 
-    last: dict[str, float]
+    last: dict[str, Annotated[FiniteFloat, Field(ge=0)]]
     """Seconds of each stage's last run, by the name of its plan."""
 
 
