@@ -82,9 +82,17 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("dvc", "number"), [(False, signal.SIGINT), (False, signal.SIGTERM), (True, signal.SIGINT), (True, signal.SIGTERM)]
+    ("dvc", "number", "everybody"),  # gets the signal, or the command alone: services do either
+    [
+        (False, signal.SIGTERM, False),
+        (False, signal.SIGINT, True),
+        (True, signal.SIGINT, False),
+        (True, signal.SIGTERM, True),
+    ],
 )
-def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(tmp_path: Path, dvc: bool, number: int) -> None:
+def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
+    tmp_path: Path, dvc: bool, number: int, everybody: bool
+) -> None:
     starter.write(tmp_path, dvc=dvc, force=False)
     if dvc:
         subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=tmp_path, check=True)
@@ -99,7 +107,8 @@ def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(tmp_path: Path,
         assert repro.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     stage = psutil.Process(repro.pid).children(recursive=True)
-    repro.send_signal(number)  # to it alone, as a service does
+    for process in [repro, *(stage if everybody else ())]:
+        process.send_signal(number)
     _, errors = repro.communicate(timeout=60)
     assert repro.returncode == 128 + number, errors
     assert stage and not psutil.wait_procs(stage, timeout=10)[1]

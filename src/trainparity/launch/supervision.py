@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
@@ -16,6 +17,9 @@ from trainparity.launch.warm import is_lost
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
+
+_ONE_SIGNAL_S = 1.0
+"""What comes so soon after a signal is the same one: services send it to all processes, and our parent hands it on."""
 
 Worker = subprocess.Popen[bytes] | ForkServerProcess
 
@@ -36,12 +40,16 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
         UserError: the process that they were forked from was killed; they are killed too.
     """
     received: list[int] = []
+    began = 0.0
 
     def forward(number: int, frame: FrameType | None) -> None:
+        nonlocal began
         received.append(number)
         if len(received) > 1:
-            _kill(workers)
+            if time.monotonic() - began > _ONE_SIGNAL_S:
+                _kill(workers)
         else:
+            began = time.monotonic()
             _stop(workers)
             name = signal.Signals(number).name
             say(f"{name}: up to {GRACE_S} s for the step to end and a checkpoint; a second signal ends it at once")

@@ -141,7 +141,8 @@ class Runner:
             except subprocess.TimeoutExpired:
                 if self._received and deadline is None:
                     deadline = time.monotonic() + _GRACE_S
-                    say(f"trainparity: waiting for the command to end, for {_GRACE_S:g} s; a third signal kills it")
+                    end = f"for at most {_GRACE_S:g} s; further signals reach it, and the third kills it"
+                    say(f"trainparity: waiting for the command to end, {end}")
                 if deadline is not None and time.monotonic() > deadline:
                     self._send(signal.SIGKILL)
 
