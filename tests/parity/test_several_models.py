@@ -53,8 +53,12 @@ class Gan:
             losses = functional.softplus(-real).sum() / BATCH, functional.softplus(made).sum() / BATCH
             for loss in [sum(losses)] if self.joined else losses:
                 loss.backward()
+        self.before_d()
         self.opt_d.step()
         self.after_d()
+
+    def before_d(self) -> None:
+        """Leave the discriminator's gradients as they are."""
 
     def after_d(self) -> None:
         """Leave the discriminator as it is."""
@@ -266,3 +270,82 @@ def test_a_model_whose_parameters_have_an_optimizer_each_is_moved_once_in_a_twin
     moved = [bool((now != then).any()) for now, then in zip(model.parameters(), before, strict=True)]
     again.close()
     assert all(moved)
+
+
+class Clipped(Gan):
+    """The discriminator alone is clipped, as where it has a gradient penalty; the generator forgets its gradients."""
+
+    limit, rate, early = 0.1, 1.0, False
+
+    def before_d(self) -> None:
+        nn.utils.clip_grad_norm_(self.d.parameters(), self.limit)
+
+    def step_g(self, rows: Tensor) -> None:
+        super().step_g(rows)
+        if self.early:
+            self.opt_g.zero_grad()
+
+    def generator_loss(self, judged: Tensor) -> Tensor:
+        return self.rate * super().generator_loss(judged)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "model"),
+    [
+        ({"early": True}, None, None),
+        ({"rate": -1.0}, "loss-or-targets", "G"),
+        ({"rate": 2.0}, "loss-normalisation", "G"),
+        ({"limit": 0.2}, "clipping", None),
+    ],
+)
+def test_clipping_one_model_says_nothing_of_the_other_ones_gradients(
+    changes: dict[str, Any], cause: str | None, model: str | None, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        Clipped().run(tmp_path / "a", twin)
+    made: type[Clipped] = type("Variant", (Clipped,), changes)
+    made().run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.cause, found.model) == (cause, model), found.explanation
+    assert found.exit_code == (1 if cause else 0)
+
+
+def _two_kinds(folder: Path, clip: str, twin: int = 0, unscaled: int = 2) -> None:
+    """Train matrices and vectors by optimizers of their own, whose gradients are clipped apart."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    parts = [[p for p in model.parameters() if (p.ndim > 1) == matrices] for matrices in (True, False)]
+    optimizers = [torch.optim.Adam(parts[0], lr=1e-2), torch.optim.SGD(parts[1], lr=1e-2)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    with (
+        trainparity.record(model, optimizers[0], folder, twin=twin),
+        trainparity.record(model, optimizers[1], folder, twin=twin, name="vectors"),
+    ):
+        for rows in REAL.split(BATCH):
+            model.zero_grad()
+            scaler.scale(model(rows).square().mean()).backward()
+            calls = [
+                [lambda o=one: scaler.unscale_(o) for one in optimizers[:unscaled]],
+                [lambda p=part: nn.utils.clip_grad_norm_(p, 0.01) for part in parts],
+                [lambda o=one: scaler.step(o) for one in optimizers],
+            ]
+            for group in zip(*calls, strict=True) if clip == "in turns" else calls:
+                for call in group:
+                    call()
+            scaler.update()
+
+
+def test_optimizers_of_one_model_may_unscale_clip_and_step_in_turns(tmp_path: Path) -> None:
+    for twin in range(3):
+        _two_kinds(tmp_path / "a", "at once", twin)
+    _two_kinds(tmp_path / "b", "in turns")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "bitwise", found.explanation
+
+
+def test_a_scale_left_in_what_one_of_two_optimizers_clips_is_named(tmp_path: Path) -> None:
+    for twin in range(3):
+        _two_kinds(tmp_path / "a", "at once", twin)
+    _two_kinds(tmp_path / "b", "at once", unscaled=1)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.cause, found.model) == ("grad-scaler", "vectors"), found.explanation

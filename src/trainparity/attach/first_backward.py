@@ -30,7 +30,7 @@ class FirstBackward(intercept.Listener):
         if not self._ended:
             self._tell(_leaves(roots))
 
-    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
+    def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """Look for the optimizer of what has a gradient: it was made after the backward pass."""
         if not self._ended:
             held = (tensor for one in self._optimizers() for tensor in parameters_of(one).values())

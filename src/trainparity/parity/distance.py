@@ -56,6 +56,25 @@ def _nobodys(left: Trace, right: Trace) -> Tensor:
     return torch.tensor([name in unheld for name in names]) & ~moved[0] & ~moved[1]
 
 
+def without_nobodys(left: Trace, right: Trace) -> tuple[Trace, Trace]:
+    """Return two traces without the gradients of parameters that neither optimizer holds and that never move.
+
+    They are zero there: another optimizer's may be scaled, or clipped already, when this one makes its step.
+    """
+    nobodys = _nobodys(left, right)
+    if not nobodys.any():
+        return left, right
+    return _without(left, nobodys), _without(right, nobodys)
+
+
+def _without(trace: Trace, unheld: Tensor) -> Trace:
+    ours = ("gradient/sketch", "gradient/norm", "gradient/digest", "applied/norm")
+    kept = {key: trace.arrays[key].clone() for key in ours if key in trace.arrays}
+    for array in kept.values():
+        array[:, unheld] = 0
+    return Trace(trace.layout, trace.arrays | kept)
+
+
 def _skipped(left: Trace, right: Trace) -> Tensor:
     """Return the steps in which neither run changed a weight: bool [T, 1]."""
     still = [(sketches(trace, "update") == 0).flatten(1).all(1) for trace in (left, right)]

@@ -10,7 +10,7 @@ from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms
+from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.divergence import divergence
 from trainparity.parity.floor import Floor
 from trainparity.parity.margin import margin_of
@@ -77,6 +77,7 @@ def judge_traces(
         return _not_judged(names, margin, f"{names[0]} diverged: {diverged}")
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
+    left, right = without_nobodys(left, right)
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]

@@ -24,12 +24,13 @@ def train(name):
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     parameters = list(model.parameters())
     owned = [p for n, p in enumerate(parameters) if n % size == rank]
-    if name == "torch":
-        optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW, lr=1e-2)
+    rate = 2e-2 if "rate" in name and rank else 1e-2
+    if name.startswith("torch"):
+        optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW, lr=rate)
     else:
         held = parameters if name == "plain" else owned
-        optimizer = torch.optim.AdamW(held, lr=2e-2 if name == "rate" and rank else 1e-2)
-    called = model if name == "reduced" else nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.AdamW(held, lr=rate)
+    called = model if name in ("reduced", "torch-alone") else nn.parallel.DistributedDataParallel(model)
     with trainparity.record(called, optimizer, f"{sys.argv[1]}/{name}"):
         for batch in data:
             model.zero_grad()
@@ -39,11 +40,11 @@ def train(name):
                     dist.reduce(parameter.grad.div_(size), dst=n % size)
                     parameter.grad = parameter.grad if n % size == rank else None
             optimizer.step()
-            if name not in ("plain", "torch", "kept"):
+            if name in ("parts", "reduced", "rate"):
                 for n, parameter in enumerate(parameters):
                     dist.broadcast(parameter.data, n % size)
 
-for name in ("plain", "torch", "parts", "reduced", "kept", "rate"):
+for name in ("plain", "torch", "parts", "reduced", "kept", "rate", "torch-rate", "torch-alone"):
     train(name)
 dist.destroy_process_group()
 """
@@ -80,3 +81,14 @@ def test_parts_that_no_rank_sends_are_a_difference(runs: Path) -> None:
 def test_options_of_a_part_are_those_of_the_rank_that_updates_it(runs: Path) -> None:
     found = _judged(runs, "rate")
     assert (found.verdict, found.cause) == ("different", "learning-rate")
+
+
+def test_options_of_the_optimizer_inside_are_those_of_its_rank(runs: Path) -> None:
+    found = _judged(runs, "torch-rate")
+    assert (found.verdict, found.cause) == ("different", "learning-rate")
+
+
+def test_parts_that_a_rank_updates_by_its_own_gradient_alone_are_named(runs: Path) -> None:
+    found = _judged(runs, "torch-alone")
+    assert (found.verdict, found.cause, found.ranks_agree) == ("different", "ranks-disagree", True)
+    assert found.explanation and "not averaged" in found.explanation

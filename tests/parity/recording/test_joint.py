@@ -95,6 +95,52 @@ def test_a_parameter_that_none_of_them_holds_is_named(tmp_path: Path) -> None:
     assert _judged(tmp_path).cause == "parameters-not-updated"
 
 
+def _by_layer(
+    folder: Path, left_out: int = -1, unscaled: int = 3, scaler: torch.amp.GradScaler | None = None
+) -> None:
+    """Train each layer by an optimizer of its own, of which one may make no step, or keep the loss scale."""
+    model = _net()
+    layers = [layer for layer in model.children() if isinstance(layer, nn.Linear)]
+    optimizers = [_adamw(list(layer.parameters())) for layer in layers]
+    with trainparity.record(model, optimizers, folder):
+        for batch in _batches():
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            (scaler.scale(loss) if scaler else loss).backward()
+            for optimizer in optimizers[:unscaled] if scaler else ():
+                scaler.unscale_(optimizer)  # type: ignore[union-attr]
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            for number, optimizer in enumerate(optimizers):
+                if number != left_out:
+                    scaler.step(optimizer) if scaler else optimizer.step()
+            if scaler:
+                scaler.update()
+
+
+@pytest.mark.parametrize("left_out", [0, 2])
+def test_an_optimizer_that_makes_no_step_leaves_gradients_that_are_not_applied(left_out: int, tmp_path: Path) -> None:
+    _by_layer(tmp_path / "one")
+    _by_layer(tmp_path / "other", left_out)
+    found = _judged(tmp_path)
+    assert (found.cause, found.step) == ("parameters-not-updated", 0), found.explanation
+
+
+def test_gradients_of_an_optimizer_that_makes_no_step_are_seen_without_clipping(tmp_path: Path) -> None:
+    _each(tmp_path / "one", _adamw)
+    model = _net()
+    optimizers = [_adamw([parameter]) for parameter in model.parameters()]
+    _loop(tmp_path / "other", model, optimizers, optimizers[1:], None)
+    assert _judged(tmp_path).cause == "parameters-not-updated", _judged(tmp_path).explanation
+
+
+@pytest.mark.parametrize("unscaled", [0, 1, 2, 3])
+def test_the_loss_scale_that_one_of_them_keeps_is_named(unscaled: int, tmp_path: Path) -> None:
+    for name, count in (("one", 3), ("other", unscaled)):
+        _by_layer(tmp_path / name, unscaled=count, scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
+    assert _judged(tmp_path).cause == ("grad-scaler" if unscaled < 3 else None), _judged(tmp_path).explanation
+
+
 def test_steps_that_a_loss_scaler_skips_are_counted_once(tmp_path: Path) -> None:
     _one(tmp_path / "one", _adamw, torch.amp.GradScaler("cpu", init_scale=1024.0))
     _each(tmp_path / "other", _adamw, torch.amp.GradScaler("cpu", init_scale=1024.0))

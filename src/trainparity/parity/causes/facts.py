@@ -12,8 +12,20 @@ _HOW = ("foreach", "fused", "capturable", "differentiable")
 
 def options(difference: Difference) -> list[str]:
     """Return the options of the optimizer, but for the learning rate, that differ for a parameter that both update."""
+    return [name for name in _names(difference) if name != "lr" and _differs(difference, name)]
+
+
+def _names(difference: Difference) -> list[str]:
+    """Return the names of what chooses an update, the learning rate among them."""
     names = sorted(key.removeprefix(SETTING) for key in difference.left.arrays if key.startswith(SETTING))
-    return [name for name in names if name not in ("lr", *_HOW) and _differs(difference, name)]
+    return [name for name in names if name not in _HOW]
+
+
+def set_otherwise(difference: Difference) -> Tensor:
+    """Return the parameters for which the learning rate or another option differs: bool [P]."""
+    pairs = [pair for name in _names(difference) if (pair := difference.pair(SETTING + name)) is not None]
+    apart = [~torch.isclose(left, right, rtol=1e-6, atol=0.0, equal_nan=True) for left, right in pairs]
+    return torch.stack([*apart, torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)]).any(0)
 
 
 def rates(difference: Difference) -> bool:

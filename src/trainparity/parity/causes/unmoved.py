@@ -1,5 +1,6 @@
 """Parameters without a gradient, or that the optimizer does not move."""
 
+from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
@@ -99,12 +100,9 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     names = list(difference.left.layout.parameters)
     unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
-    rates = difference.pair("setting/lr")
-    # A learning rate of zero moves nothing either; that is the schedule's doing.
-    at_rest = [
-        name not in unheld and rates is not None and float(min(r[i] for r in rates)) == 0
-        for i, name in enumerate(names)
-    ]
+    # A learning rate of zero moves nothing either, and other options another way: that is their doing.
+    otherwise = facts.set_otherwise(difference)
+    at_rest = [name not in unheld and bool(apart) for name, apart in zip(names, otherwise.tolist(), strict=True)]
     lost = (moved[0] != moved[1]) & with_gradient & (not stored_otherwise(difference))
     rows = lost.nonzero().flatten().tolist()
     odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))

@@ -1,12 +1,13 @@
 """What one step does to its gradients between backward and the update: a loss scale, and clipping."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.sketch import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
@@ -27,9 +28,20 @@ class _Clip(NamedTuple):
 class ClippingHooks(intercept.Listener):
     """Between `begin` and `read` it notes the calls that clip the gradients of a step, and the loss scaler's."""
 
-    def __init__(self, backwards: Callable[[], int], before_clipping: Callable[[], None]) -> None:
-        """`backwards` counts the step's backward passes so far; `before_clipping` looks at the gradients."""
-        self._backwards, self._before_clipping = backwards, before_clipping
+    def __init__(
+        self,
+        backwards: Callable[[], int],
+        holders: Callable[[], Holders],
+        before_clipping: Callable[[], None],
+    ) -> None:
+        """Listen to what is done to one optimizer's gradients.
+
+        Args:
+            backwards: Counts the step's backward passes so far.
+            holders: Say which tensors the optimizer updates: a loop may clip those of another one beside it.
+            before_clipping: Looks at the gradients.
+        """
+        self._backwards, self._holders, self._before_clipping = backwards, holders, before_clipping
         self.on_skipped: Callable[[], None] | None = None
         """Called when a loss scaler has skipped an update for an overflow."""
         self.optimizer: torch.optim.Optimizer | None = None
@@ -51,13 +63,13 @@ class ClippingHooks(intercept.Listener):
         """The loss scale; 0: the loss is not scaled."""
         self._clips: list[_Clip] = []
         self._clipped_scaled = False
-        self._unscaled = False
+        self._unscaled = set[int]()
 
-    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
+    def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """Look at the gradients before they are clipped."""
-        if not self.active:
+        if not self.active or not self._holders().concerned(clipped):
             return
-        self._clipped_scaled |= self._scale_pending()
+        self._clipped_scaled |= self._scaled(lambda member: _holds_any(member, clipped))
         self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
         self._before_clipping()
 
@@ -69,7 +81,7 @@ class ClippingHooks(intercept.Listener):
     def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that the loss scale is taken away."""
         if self.active and belongs(optimizer, self.optimizer):
-            self._unscaled = True
+            self._unscaled.add(id(unwrap_optimizer(optimizer)))
 
     def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that the loss scale will not be in the update."""
@@ -85,9 +97,12 @@ class ClippingHooks(intercept.Listener):
             self.on_skipped()
         self.updated = False
 
-    def _scale_pending(self) -> bool:
-        """Tell whether gradients carry the loss scale now."""
-        return self.scale > 0 and not self._unscaled
+    def _scaled(self, looked_at: Callable[[torch.optim.Optimizer], bool]) -> bool:
+        """Tell whether gradients carry the loss scale now: of several optimizers those looked at."""
+        if not isinstance(self.optimizer, Joint):
+            return self.scale > 0 and not self._unscaled
+        carrying = (member for member in self.optimizer.members if id(member) not in self._unscaled)
+        return self.scale > 0 and any(map(looked_at, carrying))
 
     def read(self) -> dict[str, Tensor]:
         """Return the step's arrays of a trace, complete on rank 0. Every rank must call it after the update."""
@@ -102,5 +117,10 @@ class ClippingHooks(intercept.Listener):
             "clip/backwards": torch.tensor(first.backwards),
             "scale/value": torch.tensor(self.scale, dtype=torch.float64),
             "scale/clipped": torch.tensor(self._clipped_scaled),
-            "scale/left": torch.tensor(self._scale_pending()),
+            "scale/left": torch.tensor(self._scaled(lambda member: member in cast(Joint, self.optimizer).stepped)),
         }
+
+
+def _holds_any(optimizer: torch.optim.Optimizer, tensors: Sequence[Tensor]) -> bool:
+    """Tell whether an optimizer updates one of some tensors."""
+    return not {id(p) for group in optimizer.param_groups for p in group["params"]}.isdisjoint(map(id, tensors))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.sketch import full, norm
-from trainparity.parity.recording.unwrap import plain_name
+from trainparity.parity.recording.unwrap import own_part, plain_name
 
 
 def layout_of(
@@ -26,7 +26,7 @@ def layout_of(
         "modal": [name for name, module in modules if _has_modes(module)],
         "frozen": [name for name, p in parameters.items() if not p.requires_grad],
         "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
-        "optimizer": type(optimizer).__name__,
+        "optimizer": type(own_part(optimizer)).__name__,
     }
 
 

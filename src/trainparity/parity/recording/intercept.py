@@ -14,8 +14,8 @@ class Listener:
     def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """A backward pass begins, from these tensors; `given`: with gradients of them that the loop hands over."""
 
-    def clipping(self, max_norm: float, total_norm: Tensor) -> None:
-        """Gradients are about to be scaled down to a norm."""
+    def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
+        """The gradients of these tensors are about to be scaled down to a norm."""
 
     def scaling(self, scaler: torch.amp.GradScaler) -> None:
         """The loss is multiplied by the loss scale."""
@@ -79,21 +79,30 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clip_norm(original: Callable[..., Any]) -> Callable[..., Any]:
-    def clip(parameters: Any, max_norm: float, total_norm: Tensor, *rest: Any, **keywords: Any) -> Any:
+    def clip(
+        parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, *rest: Any, **keywords: Any
+    ) -> Any:
+        clipped = _listed(parameters)
         for listener in _listeners:
-            listener.clipping(float(max_norm), total_norm)
-        return original(parameters, max_norm, total_norm, *rest, **keywords)
+            listener.clipping(clipped, float(max_norm), total_norm)
+        return original(clipped, max_norm, total_norm, *rest, **keywords)
 
     return clip
 
 
 def _clip_value(original: Callable[..., Any]) -> Callable[..., Any]:
     def clip(parameters: Tensor | Iterable[Tensor], clip_value: float, *rest: Any, **keywords: Any) -> Any:
+        clipped = _listed(parameters)
         for listener in _listeners:
-            listener.clipping(float(clip_value), torch.tensor(torch.nan))
-        return original(parameters, clip_value, *rest, **keywords)
+            listener.clipping(clipped, float(clip_value), torch.tensor(torch.nan))
+        return original(clipped, clip_value, *rest, **keywords)
 
     return clip
+
+
+def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """Return what is clipped as a list: a generator can be read once."""
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
 
 
 def _scale(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,6 +25,8 @@ class Joint(torch.optim.Optimizer):
         """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
         self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
         self._after: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self.stepped: list[torch.optim.Optimizer] = []
+        """The members that have made the step that ends, or the last one."""
         self._made: set[int] = set()
         self._skipped: set[int] = set()
         self._last: torch.optim.Optimizer | None = None
@@ -69,10 +71,16 @@ class Joint(torch.optim.Optimizer):
                 engine.queue_callback(lambda: engine.queue_callback(self.end))
             for hook in [*self._before.values()]:
                 hook(self, (), {})
+            if self.keep and not in_backward():  # a member that makes no step may lose its gradients before the end
+                self._hold(self.members)
         self._made.add(id(member))
         if self.keep:
-            held = (p for group in member.param_groups for p in group["params"] if p.grad is not None)
-            self._gradients |= {p: p.grad.detach().clone() for p in held}
+            self._hold([member])
+
+    def _hold(self, members: Sequence[torch.optim.Optimizer]) -> None:
+        """Keep the gradients of members as they are now."""
+        held = (p for one in members for group in one.param_groups for p in group["params"] if p.grad is not None)
+        self._gradients |= {p: p.grad.detach().clone() for p in held}
 
     def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
         self._last = member
@@ -96,6 +104,7 @@ class Joint(torch.optim.Optimizer):
         """End a step that members have begun, if any, with the gradients as each of them used it."""
         if not self._made:
             return
+        self.stepped = [member for member in self.members if id(member) in self._made]
         self._made.clear()
         self._skipped.clear()
         gradients, self._gradients = self._gradients, {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch._dynamo import OptimizedModule
     from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.tensor import DTensor
     from typing_extensions import TypeIs
 
@@ -26,6 +27,11 @@ def is_fsdp(module: object) -> "TypeIs[FSDPModule]":
 def is_optimized(module: object) -> "TypeIs[OptimizedModule]":
     """Tell whether a module is what `torch.compile` returned."""
     return _is("torch._dynamo", "OptimizedModule", module)
+
+
+def is_sharded(optimizer: object) -> "TypeIs[ZeroRedundancyOptimizer]":
+    """Tell whether an optimizer holds another one of what this rank updates, and sends that to the other ranks."""
+    return _is("torch.distributed.optim.zero_redundancy_optimizer", "ZeroRedundancyOptimizer", optimizer)
 
 
 def _is(module: str, name: str, value: Any) -> bool:

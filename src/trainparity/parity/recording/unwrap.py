@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainparity.parity.recording.kinds import is_optimized
+from trainparity.parity.recording.kinds import is_optimized, is_sharded
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
@@ -42,6 +42,11 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
     return optimizer
+
+
+def own_part(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return what makes the updates of this rank: the optimizer inside `ZeroRedundancyOptimizer`, or itself."""
+    return optimizer.optim if is_sharded(optimizer) else optimizer
 
 
 def is_compiled(model: nn.Module) -> bool:

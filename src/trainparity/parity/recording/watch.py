@@ -22,7 +22,7 @@ from trainparity.parity.recording.meeting import Meeting
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, norm
-from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
 
 class StepWatch:
@@ -45,7 +45,7 @@ class StepWatch:
         self._backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
         self.forward.on_backward = self._backward.reached
         self.forward.on_evaluated = self._backward.evaluate_again
-        self.clipping = ClippingHooks(lambda: self._backward.count, self._see_gradients_again)
+        self.clipping = ClippingHooks(lambda: self._backward.count, lambda: self._holding, self._see_gradients_again)
         self._loss = LossHooks(self.forward.origins.returned)
         self._meeting = Meeting(self.wrapped)
         self._active = False
@@ -123,7 +123,7 @@ class StepWatch:
             self._updating()
         applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms(gradients)
         arrays["applied/norm"] = applied
-        whole = self._record("weight", self._held_by_rank.tensors(parameters, parameters))
+        whole = self._record("weight", self._holding.tensors(parameters, parameters))
         arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
         self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
@@ -177,20 +177,20 @@ class StepWatch:
         return list(self.model.parameters())
 
     @property
-    def _held_by_rank(self) -> Holders:
+    def _holding(self) -> Holders:
         """Which rank updates what; ranks have met where it is first asked."""
-        self._holders = self._holders or Holders(self.optimizer, self._parameters())
+        if self._holders is None:
+            self._meeting.meet()
+            self._holders = Holders(self.optimizer, self._parameters())
         return self._holders
 
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
-        parameters, holders = self._parameters(), self._held_by_rank
+        parameters, holders = self._parameters(), self._holding
         self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
         # What ranks send each other after the last update is seen here, where the next one begins.
-        self._received = 0
-        for parameter in holders.received(parameters):
-            self._received = derived_seed(self._received, digest(parameter))
-        state = self.optimizer.state
+        self._received = holders.received(parameters)
+        state = own_part(self.optimizer).state
         states = [state.get(parameter, {}) for parameter in parameters]
         self._arrays["state/norm"] = holders.numbers(
             torch.tensor([state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
@@ -210,7 +210,7 @@ class StepWatch:
             return
         self._gradient_seen = True
         parameters = self._parameters()
-        gradients = self._held_by_rank.tensors(parameters, [parameter.grad for parameter in parameters])
+        gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
         hashed = self._record("gradient", gradients)
         self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
         self._arrays["rank/total"] = ranks.gather(self._backward.total())
@@ -246,4 +246,4 @@ class StepWatch:
 
     def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
         norms = torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
-        return self._held_by_rank.numbers(norms)
+        return self._holding.numbers(norms)
