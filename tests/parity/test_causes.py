@@ -61,6 +61,7 @@ OTHER = ones(T, P, value=0.5)
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
+BY_RANK = drawn(11, shape=[T, 2, 1, 256])
 
 
 def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -102,6 +103,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "ranks-disagree": [
         ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
+        ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
     ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
@@ -373,3 +375,10 @@ def test_a_point_that_each_micro_batch_takes_is_no_other_sample_where_the_gradie
     for gradients, cause in ((scaled(2.0), "loss-normalisation"), (OFF, "samples")):
         found = judge({**CONTENT, **seen(once)}, {**CONTENT, **seen(twice), "gradients": gradients})
         assert found.cause == cause
+
+
+def test_a_schedule_is_called_faster_only_where_the_rate_moves() -> None:
+    late = judge({}, {"lr": lambda step: 0.1 if step < 2 else 0.05})
+    assert "times as fast" not in str(late.explanation)
+    twice = judge({"lr": lambda step: 0.1 * 0.9**step}, {"lr": lambda step: 0.1 * 0.9 ** (2 * step)})
+    assert "2 times as fast" in str(twice.explanation)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -14,7 +15,7 @@ X = torch.randn(STEPS * BATCH, 8, generator=torch.Generator().manual_seed(1))
 Y = torch.randint(0, 4, (STEPS * BATCH,), generator=torch.Generator().manual_seed(2))
 
 
-def train(folder: Path, *, parts: int = 1, shift: int = 0, twin: int = 0) -> Path:
+def train(folder: Path, *, parts: int = 1, shift: int = 0, limit: float = 0.0, twin: int = 0) -> Path:
     """Train a model in bf16 whose optimizer holds weights in fp32: the Recorder is given these alone."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4)).bfloat16()
@@ -28,6 +29,8 @@ def train(folder: Path, *, parts: int = 1, shift: int = 0, twin: int = 0) -> Pat
                 (loss / parts).backward()
             for ours, computed in zip(held, model.parameters(), strict=True):
                 ours.grad = computed.grad.float()
+            if limit:
+                nn.utils.clip_grad_norm_(held.parameters(), limit)
             optimizer.step()
             with torch.no_grad():
                 for ours, computed in zip(held, model.parameters(), strict=True):
@@ -35,13 +38,14 @@ def train(folder: Path, *, parts: int = 1, shift: int = 0, twin: int = 0) -> Pat
     return folder
 
 
-def test_fp32_weights_of_a_model_in_bf16_are_judged_as_it_rounds(tmp_path: Path) -> None:
-    reference = train(tmp_path / "a")
+@pytest.mark.parametrize("limit", [0.0, 0.05])
+def test_fp32_weights_of_a_model_in_bf16_are_judged_as_it_rounds(limit: float, tmp_path: Path) -> None:
+    reference = train(tmp_path / "a", limit=limit)
     for twin in (1, 2):
-        train(tmp_path / "a", twin=twin)
-    found = compare_folders(reference, train(tmp_path / "b", parts=2))
+        train(tmp_path / "a", limit=limit, twin=twin)
+    found = compare_folders(reference, train(tmp_path / "b", limit=limit, parts=2))
     assert found.verdict == "equivalent", found
-    assert compare_folders(reference, train(tmp_path / "c", shift=1)).verdict == "different"
+    assert compare_folders(reference, train(tmp_path / "c", limit=limit, shift=1)).verdict == "different"
 
 
 def test_gradients_of_torch_func_in_several_parts_are_judged(tmp_path: Path) -> None:

@@ -95,9 +95,7 @@ def test_a_parameter_that_none_of_them_holds_is_named(tmp_path: Path) -> None:
     assert _judged(tmp_path).cause == "parameters-not-updated"
 
 
-def _by_layer(
-    folder: Path, left_out: int = -1, unscaled: int = 3, scaler: torch.amp.GradScaler | None = None
-) -> None:
+def _by_layer(folder: Path, left_out: int = -1, unscaled: int = 3, scaler: torch.amp.GradScaler | None = None) -> None:
     """Train each layer by an optimizer of its own, of which one may make no step, or keep the loss scale."""
     model = _net()
     layers = [layer for layer in model.children() if isinstance(layer, nn.Linear)]

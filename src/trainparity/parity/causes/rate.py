@@ -62,6 +62,7 @@ def _speed(left: Tensor, right: Tensor) -> int | None:
     """Return k if the other run's schedule is the reference's, k steps at a time."""
     for k in range(2, min(16, len(left) - 1) + 1):
         ahead = left[::k]
-        if len(ahead) > 1 and facts.close(right[: len(ahead)], ahead):
+        seen = right[: len(ahead)]
+        if len(ahead) > 1 and facts.close(seen, ahead) and not facts.close(seen, left[: len(ahead)]):
             return k
     return None

@@ -11,20 +11,29 @@ from trainparity.parity.recording.perturb import Noise
 
 
 class GivenGradients:
-    """Looks at them before the update."""
+    """Looks at them once a step: before they are clipped, or at the update."""
 
     def __init__(self) -> None:
         self.format: NumberFormat | None = None
         """The half format that they were computed in, where fp32 numbers show it."""
         self._known = False
+        self.begin(None)
 
-    def see(self, gradients: Sequence[Tensor | None], noise: Noise | None) -> None:
-        """Find their format, at the first step; a twin's `noise` rounds them otherwise, as nothing before did."""
-        plain = [g.detach() for g in gradients if g is not None and not is_dtensor(g) and g.layout == torch.strided]
+    def begin(self, noise: Noise | None) -> None:
+        """Look at a new step; a twin's `noise` rounds its gradients otherwise, as nothing before did."""
+        self._noise, self._seen = noise, False
+
+    def see(self, parameters: Sequence[Tensor], *, made: bool) -> None:
+        """Find the format of gradients that no backward pass has `made`, once; a twin's are rounded otherwise."""
+        gradients = [p.grad.detach() for p in parameters if p.grad is not None]
+        plain = [g for g in gradients if not is_dtensor(g) and g.layout == torch.strided]
+        if made or self._seen or not plain:
+            return
+        self._seen = True
         if not self._known:
             self.format, self._known = _format_of(plain), True
-        for gradient in plain if noise else ():
-            gradient.copy_(noise(gradient, self.format.unit_roundoff if self.format else 0.0))  # type: ignore[misc]
+        for gradient in plain if self._noise else ():
+            gradient.copy_(self._noise(gradient, self.format.unit_roundoff if self.format else 0.0))  # type: ignore[misc]
 
 
 def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:

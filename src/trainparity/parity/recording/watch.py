@@ -50,7 +50,6 @@ class StepWatch:
         self._meeting = Meeting(self.wrapped)
         self._active = False
         self.given = GivenGradients()
-        self._noise: Noise | None = None
         self._groups: Tensor | None = None
         self._holders: Holders | None = None
         self._watch_steps_of(self.optimizer)
@@ -102,7 +101,7 @@ class StepWatch:
         """
         self._active = self.forward.active = self._backward.active = True
         self._keep_gradients(True)
-        self._noise = noise
+        self.given.begin(noise)
         self._meeting.begin()
         self.forward.begin(expected, noise)
         self._backward.begin(noise)
@@ -153,8 +152,7 @@ class StepWatch:
             return None
         self._meeting.meet()
         self._see_start()
-        if not self._backward.begun:
-            self.given.see([parameter.grad for parameter in self.model.parameters()], self._noise)
+        self.given.see(self._parameters(), made=self._backward.begun)
         keywords = keywords or {}
         watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
         return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}
@@ -220,6 +218,7 @@ class StepWatch:
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
         self._meeting.meet()
+        self.given.see(self._parameters(), made=self._backward.begun)
         self._gradient_seen = False
         self._see_gradients()
 
