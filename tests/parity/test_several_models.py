@@ -82,7 +82,11 @@ class Gan:
 
 
 def variant(**changes: Any) -> Gan:
-    made: type[Gan] = type("Variant", (Gan,), changes)
+    return variant_of(Gan, **changes)
+
+
+def variant_of(kind: type[Gan], **changes: Any) -> Gan:
+    made: type[Gan] = type("Variant", (kind,), changes)
     return made()
 
 
@@ -303,8 +307,7 @@ def test_clipping_one_model_says_nothing_of_the_other_ones_gradients(
 ) -> None:
     for twin in range(3):
         Clipped().run(tmp_path / "a", twin)
-    made: type[Clipped] = type("Variant", (Clipped,), changes)
-    made().run(tmp_path / "b")
+    variant_of(Clipped, **changes).run(tmp_path / "b")
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.cause, found.model) == (cause, model), found.explanation
     assert found.exit_code == (1 if cause else 0)
@@ -349,3 +352,43 @@ def test_a_scale_left_in_what_one_of_two_optimizers_clips_is_named(tmp_path: Pat
     _two_kinds(tmp_path / "b", "at once", unscaled=1)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.cause, found.model) == ("grad-scaler", "vectors"), found.explanation
+
+
+class LeftOut(Gan):
+    """One of the optimizers makes no step, or the run ends where its first one is due."""
+
+    missing, crash = "", False
+
+    def before_d(self) -> None:
+        self.opt_d.step = (lambda: None) if self.missing == "d" else type(self.opt_d).step.__get__(self.opt_d)
+
+    def generate(self, noise: Tensor) -> Tensor:
+        self.opt_g.step = (lambda: None) if self.missing == "g" else type(self.opt_g).step.__get__(self.opt_g)
+        return super().generate(noise)
+
+    def generator_loss(self, judged: Tensor) -> Tensor:
+        if self.crash:
+            judged.register_hook(self._fail)
+        return super().generator_loss(judged)
+
+    def _fail(self, gradient: Tensor) -> None:
+        raise MemoryError
+
+
+@pytest.mark.parametrize(("missing", "model"), [("d", None), ("g", "G")])
+def test_an_optimizer_that_makes_no_step_at_all_is_named(
+    missing: str, model: str | None, reference: Path, tmp_path: Path
+) -> None:
+    variant_of(LeftOut, missing=missing).run(tmp_path / "b")
+    for left, right in ((reference, tmp_path / "b"), (tmp_path / "b", reference)):
+        found = compare_folders(left, right)
+        assert (found.cause, found.model) == ("parameters-not-updated", model), (found.explanation, found.reason)
+    variant_of(LeftOut, missing=missing).run(tmp_path / "c")
+    assert compare_folders(tmp_path / "b", tmp_path / "c").verdict == "bitwise"
+
+
+def test_a_run_that_ends_before_an_optimizers_first_step_has_left_none_out(reference: Path, tmp_path: Path) -> None:
+    with pytest.raises(MemoryError):
+        variant_of(LeftOut, crash=True).run(tmp_path / "b")
+    found = compare_folders(reference, tmp_path / "b")
+    assert found.verdict == "cannot judge", found.explanation

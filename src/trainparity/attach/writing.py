@@ -24,8 +24,9 @@ def write(
 ) -> None:
     """Write the traces and, on the main rank, what was recorded."""
     made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
-    if made:  # the first one's model may have been called without being trained
-        next(iter(made.values())).folder = next(iter(recorded.values())).folder
+    first = next(iter(recorded.values()))
+    if made and not first.left_out:  # the first one's model may have been called without being trained
+        next(iter(made.values())).folder = first.folder
     for recorder in recorded.values():
         recorder.close()
     names = {optimizers.name(optimizer) for optimizer in recorded}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trainparity.parity.detail import describe
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
+from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
@@ -123,6 +124,8 @@ def _compare(
             if (status := _status(folder)) and status.status != "trained":
                 reason = status.ending
                 return Verdict(left=names[0], right=names[1], verdict=status.status, reason=reason, margin=margin), None
+        if (missing := left_out(left, right, names, margin)) is not None:
+            return missing, None
         pair = _load_pair(left, right, twins)
     except RecordError as error:
         return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin), None

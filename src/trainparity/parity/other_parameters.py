@@ -18,7 +18,7 @@ def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: 
     if not odd or not odd <= set(left.tied) | set(right.tied):
         return None
     shared = ", ".join(sorted(odd))
-    return _different(
+    return different(
         names,
         margin,
         left,
@@ -54,7 +54,7 @@ def _held_otherwise(names: tuple[str, str], margin: float, left: Trace, right: T
         return None
     one, other = names if several is left else names[::-1]
     all_of_them = ", ".join(sorted({held, *left_out}))
-    return _different(
+    return different(
         names,
         margin,
         left.layout,
@@ -67,7 +67,7 @@ def _held_otherwise(names: tuple[str, str], margin: float, left: Trace, right: T
     )
 
 
-def _different(names: tuple[str, str], margin: float, left: Layout, **facts: Any) -> Verdict:
+def different(names: tuple[str, str], margin: float, left: Layout, **facts: Any) -> Verdict:
     """Return a verdict of `different` from the first step on."""
     return Verdict(
         left=names[0],

@@ -1,7 +1,6 @@
 """`trainparity.record`: the trace of anybody's training loop, from two lines in it."""
 
 import atexit
-import itertools
 import os
 import warnings
 from multiprocessing.util import Finalize
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 
 from trainparity.parity import arguments
 from trainparity.parity.recording.identity import Samples, identities
+from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint, joined
+from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.watch import StepWatch
@@ -103,6 +104,7 @@ class Recorder:
         self.folder = folder
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
+        self._made_before = STEPS_OF_ALL.made
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
@@ -154,12 +156,24 @@ class Recorder:
         if self._closed or os.getpid() != self._pid:  # a process that the training forked inherits this
             return
         self.abandon()
-        trace = self._session.trace(self._settings) if self._session.rank == 0 else None
+        if self._session.rank:
+            return
+        if self.left_out:
+            layout, others = self._session.watch.facts(), STEPS_OF_ALL.made - self._made_before
+            Idle(parameters=layout["parameters"], optimizer=layout["optimizer"], steps_of_others=others).write(
+                self.folder / IDLE
+            )
+        trace = self._session.trace(self._settings)
         if trace is None:
             return
         if self._curve:
             write_csv(self.folder / "curve.csv", ("step", "name", "value"), self._curve)
         trace.save(self.folder)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the optimizer has made no step, though a backward pass has reached the model."""
+        return not self.step and self._session.watch.backward.begun
 
     def abandon(self) -> None:
         """Remove all hooks, and write nothing."""
@@ -194,7 +208,7 @@ class Recorder:
 
     def _finish(self) -> None:
         """End a step and begin the next."""
-        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), next(_STEPS_OF_ALL))
+        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
         self.step += 1
         self._loss = torch.nan
         self._busy = True  # a window may load the optimizer's state, which may call its step
@@ -207,15 +221,12 @@ def _remove_earlier(folder: Path) -> None:
     if (folder / "trace.json").exists():
         for twin in folder.glob("twins/*/trace.json"):
             twin.unlink()
-    for name in ("trace.json", "curve.csv"):
+    for name in ("trace.json", "curve.csv", IDLE):
         (folder / name).unlink(missing_ok=True)
 
 
 _OPEN: dict[Path, Recorder] = {}
 """Recorders that are not closed yet, by the folders that they will write."""
-
-_STEPS_OF_ALL = itertools.count()
-"""Numbers the steps of all optimizers that are recorded in this process, in the order in which they are made."""
 
 
 def _asked_twin() -> int:

@@ -42,10 +42,10 @@ class StepWatch:
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
-        self._backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
-        self.forward.on_backward = self._backward.reached
-        self.forward.on_evaluated = self._backward.evaluate_again
-        self.clipping = ClippingHooks(lambda: self._backward.count, lambda: self._holding, self._see_gradients_again)
+        self.backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
+        self.forward.on_backward = self.backward.reached
+        self.forward.on_evaluated = self.backward.evaluate_again
+        self.clipping = ClippingHooks(lambda: self.backward.count, lambda: self._holding, self._see_gradients_again)
         self._loss = LossHooks(self.forward.origins.returned)
         self._meeting = Meeting(self.wrapped)
         self._active = False
@@ -69,7 +69,7 @@ class StepWatch:
     def close(self) -> None:
         """Remove all hooks."""
         self.forward.close()
-        self._backward.close()
+        self.backward.close()
         self._before.remove()
         self._meeting.close()
         self.clipping.close()
@@ -99,12 +99,12 @@ class StepWatch:
             expected: The samples of each micro-batch, where the loop knows them.
             noise: A twin's, for what modules return and the gradients of it.
         """
-        self._active = self.forward.active = self._backward.active = True
+        self._active = self.forward.active = self.backward.active = True
         self._keep_gradients(True)
         self.given.begin(noise)
         self._meeting.begin()
         self.forward.begin(expected, noise)
-        self._backward.begin(noise)
+        self.backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
         self._evaluations = 0
@@ -129,13 +129,13 @@ class StepWatch:
         if self._groups is None:  # not before: only now all ranks and shards are surely there
             self._groups = groups(self.model)
         arrays |= forward_arrays(self.forward, self._groups, self.clipping.scale or 1.0)
-        arrays |= backward_arrays(self._backward)
+        arrays |= backward_arrays(self.backward)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
         loss = self._loss.value / (self.clipping.scale or 1.0)
         arrays["rank/loss"] = ranks.gather(torch.tensor(loss, dtype=torch.float64))
-        self._active = self.forward.active = self._backward.active = False
+        self._active = self.forward.active = self.backward.active = False
         self._keep_gradients(False)
         self.clipping.active = self._meeting.active = False
         self._loss.end()
@@ -152,7 +152,7 @@ class StepWatch:
             return None
         self._meeting.meet()
         self._see_start()
-        self.given.see(self._parameters(), made=self._backward.begun)
+        self.given.see(self._parameters(), made=self.backward.begun)
         keywords = keywords or {}
         watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
         return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}
@@ -166,7 +166,7 @@ class StepWatch:
                 self._see_gradients()
                 self.forward.active = False
             if self._evaluations > 1:
-                self._backward.evaluate_again()
+                self.backward.evaluate_again()
             return closure()
 
         return evaluate
@@ -211,14 +211,14 @@ class StepWatch:
         gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
         hashed = self._record("gradient", gradients)
         self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
-        self._arrays["rank/total"] = ranks.gather(self._backward.total())
+        self._arrays["rank/total"] = ranks.gather(self.backward.total())
         missing = [gradient is None for gradient in gradients]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
         self._meeting.meet()
-        self.given.see(self._parameters(), made=self._backward.begun)
+        self.given.see(self._parameters(), made=self.backward.begun)
         self._gradient_seen = False
         self._see_gradients()
 
