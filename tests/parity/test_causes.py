@@ -382,3 +382,13 @@ def test_a_schedule_is_called_faster_only_where_the_rate_moves() -> None:
     assert "times as fast" not in str(late.explanation)
     twice = judge({"lr": lambda step: 0.1 * 0.9**step}, {"lr": lambda step: 0.1 * 0.9 ** (2 * step)})
     assert "2 times as fast" in str(twice.explanation)
+
+
+def test_the_learning_rate_that_is_named_is_the_one_that_differs() -> None:
+    rates = torch.full((T, P), 0.1, dtype=torch.float64)
+    other = rates * torch.tensor([1.0, 0.5, 1.0])
+    found = judge({}, {"twin": 9, "setting__lr": other})
+    assert (found.cause, "0.5 times" in str(found.explanation)) == ("learning-rate", True), found.explanation
+    falling = other.clone()
+    falling[:, 1] = torch.tensor([0.05, 0.04, 0.03, 0.02])
+    assert judge({}, {"twin": 9, "setting__lr": falling}).cause == "schedule"

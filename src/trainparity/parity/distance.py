@@ -59,7 +59,8 @@ def _nobodys(left: Trace, right: Trace) -> Tensor:
 def without_nobodys(left: Trace, right: Trace) -> tuple[Trace, Trace]:
     """Return two traces without the gradients of parameters that neither optimizer holds and that never move.
 
-    They are zero there: another optimizer's may be scaled, or clipped already, when this one makes its step.
+    They are zero there: another optimizer's may be scaled, or clipped already, when this one makes its step. Their
+    hashes stay, as not all bits are equal then.
     """
     nobodys = _nobodys(left, right)
     if not nobodys.any():
@@ -68,7 +69,7 @@ def without_nobodys(left: Trace, right: Trace) -> tuple[Trace, Trace]:
 
 
 def _without(trace: Trace, unheld: Tensor) -> Trace:
-    ours = ("gradient/sketch", "gradient/norm", "gradient/digest", "applied/norm")
+    ours = ("gradient/sketch", "gradient/norm", "applied/norm")
     kept = {key: trace.arrays[key].clone() for key in ours if key in trace.arrays}
     for array in kept.values():
         array[:, unheld] = 0

@@ -104,7 +104,7 @@ class Recorder:
         self.folder = folder
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
-        self._made_before = STEPS_OF_ALL.made
+        self._made_before, self._stepped = STEPS_OF_ALL.made, False
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
@@ -173,7 +173,7 @@ class Recorder:
     @property
     def left_out(self) -> bool:
         """Whether the optimizer has made no step, though a backward pass has reached the model."""
-        return not self.step and self._session.watch.backward.begun
+        return not self._stepped and self._session.watch.backward.begun
 
     def abandon(self) -> None:
         """Remove all hooks, and write nothing."""
@@ -208,6 +208,7 @@ class Recorder:
 
     def _finish(self) -> None:
         """End a step and begin the next."""
+        self._stepped = True  # also where the recording fails here
         self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
         self.step += 1
         self._loss = torch.nan

@@ -1,5 +1,6 @@
 """Another learning rate."""
 
+import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
@@ -54,8 +55,11 @@ def _differs(difference: Difference) -> bool:
 
 
 def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
-    """Return the largest learning rate of each traced step of both runs: float64 [T]."""
-    return difference.left.arrays["setting/lr"].amax(1), difference.right.arrays["setting/lr"].amax(1)
+    """Return both runs' learning rates of each traced step, of the parameter where they are furthest apart: [T]."""
+    left, right = difference.left.arrays["setting/lr"], difference.right.arrays["setting/lr"]
+    apart = (right[difference.row] / left[difference.row]).log().abs().nan_to_num(0.0)
+    furthest = int(torch.where(facts.held(difference), apart, -1.0).argmax())
+    return left[:, furthest], right[:, furthest]
 
 
 def _speed(left: Tensor, right: Tensor) -> int | None:
