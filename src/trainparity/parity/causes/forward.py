@@ -7,7 +7,7 @@ from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import distances
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT, OUTPUT
+from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
 
 
 @rule(
@@ -33,7 +33,8 @@ def forward(difference: Difference) -> Finding | None:
     others = _other_modules(difference)
     agree = chain.names[: chain.names.index(str(first))]
     last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
-    named = f"the output of {first} ({difference.activation_kind()})"
+    module, given, _ = str(first).partition(GIVEN)
+    named = f"what {module} is given" if given else f"the output of {first} ({difference.activation_kind()})"
     where = "what forward returns" if first.startswith(OUTPUT) else named
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""

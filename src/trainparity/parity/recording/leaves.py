@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.passes import has_rows
+from trainparity.parity.recording.passes import GIVEN, has_rows
 from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
 
 
@@ -35,6 +35,8 @@ class Leaves:
     def _returned(self, name: str, watched: nn.Module, module: nn.Module, inputs: Any, output: Any) -> Any:
         if not self._looking() or module is not watched:  # a copy has its hooks
             return None
+        if _drops(module) and isinstance(inputs[0], Tensor):
+            self._see(name + GIVEN, inputs[0].detach())
         self._see(name, output)
         exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
         if not self.noise or not isinstance(output, Tensor) or is_dtensor(output) or not has_rows(output):
@@ -42,6 +44,10 @@ class Leaves:
         # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order. Of an
         # alias the gradient is seen, as what the model returns, before it is moved as this module's.
         return self.noise(output) if exact else alias(output)
+
+
+def _drops(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0
 
 
 def alias(tensor: Tensor) -> Tensor:

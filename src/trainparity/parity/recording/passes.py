@@ -19,6 +19,9 @@ STAND_IN = torch.iinfo(torch.int64).min
 INPUT, OUTPUT = "(input)", "(output)"
 """The names of what the model is given and of what it returns, among its activations."""
 
+GIVEN = " (given)"
+"""What a module is given whose output says nothing of it: dropout's has other zeros."""
+
 _WHOLE = " (whole)"
 
 _CHUNK = 1 << 24
@@ -30,13 +33,19 @@ _SIGNS = 64
 _FEW = 8
 """Numbers of a sample below which all signs are used: one sum of one number is a multiple of any other."""
 
+_MANY = 1024
+"""Numbers of a sample above which one sign is used: the sums cost what the numbers do."""
+
+_SOME = 8
+"""Signs used between these: two samples of one sign that change places, as shuffled labels do, change no sum."""
+
 
 class Pass:
     """A call of the model, or of a part of it that the loop calls by itself.
 
     What a module returns [B, ...] is summed over the samples, each with a random sign that belongs to the sample; and
     so is the gradient of it. Such a sum does not depend on how the batch was cut into micro-batches and over ranks.
-    Where a sample has few numbers, as in a regression, there are several such sums, with other signs.
+    Where a sample has few numbers, as in a regression or a classifier, there are several such sums, with other signs.
     """
 
     def __init__(self, training: bool, state: int, evaluating: Tensor) -> None:
@@ -130,11 +139,18 @@ class Pass:
         if len(tensor) % len(self._hashes):
             return None
         rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
-        hashes, sums = self._hashes.to(rows.device), _SIGNS if rows.shape[1] < _FEW else 1
+        hashes, sums = self._hashes.to(rows.device), _signs_used(rows.shape[1])
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         parts = zip(torch.split(rows, at_once), torch.split(hashes, at_once), strict=True)
         # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
         return sketch(torch.stack([some.double().T @ _signs(part, sums) for some, part in parts]).sum(0))
+
+
+def _signs_used(numbers: int) -> int:
+    """Return how many sums a sample of so many numbers is seen in."""
+    if numbers < _FEW:
+        return _SIGNS
+    return _SOME if numbers <= _MANY else 1
 
 
 def _signs(hashes: Tensor, count: int) -> Tensor:
