@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -54,6 +55,7 @@ class Misbehaving(Mlp):
                 case "slow":
                     time.sleep(0.2)
                 case "hang":
+                    Path("hangs").touch()
                     time.sleep(3600)
                 case "exit":
                     sys.exit(0)

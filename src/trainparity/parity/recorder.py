@@ -104,6 +104,8 @@ class Recorder:
         self.folder = folder
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
+        if not _OPEN:
+            STEPS_OF_ALL.begin()
         self._made_before, self._stepped = STEPS_OF_ALL.made, False
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""

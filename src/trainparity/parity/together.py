@@ -42,11 +42,14 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
     return chosen.model_copy(update=update)
 
 
-def _rank(verdict: Verdict) -> tuple[bool, int]:
-    """Order differences: what follows from another model comes last, then by the order in which steps are made."""
+def _rank(verdict: Verdict) -> tuple[bool, int, bool]:
+    """Order differences: what follows from another model comes last, then by the order in which steps are made.
+
+    A model that one run does not train at all comes before another one's step in the place of its own.
+    """
     evidence = verdict.evidence
     follows = evidence.get("made_by_another_model") or evidence.get("judged_by_another_model")
-    return bool(follows), int(evidence.get("sequence", verdict.step or 0))
+    return bool(follows), int(evidence.get("sequence", verdict.step or 0)), verdict.distance_over_floor is not None
 
 
 def _coarsest(found: Mapping[str, Verdict]) -> list[Resolution]:

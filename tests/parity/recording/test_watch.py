@@ -97,6 +97,18 @@ def test_clipping_is_seen_before_it_happens_however_it_was_imported(
     assert seen["clip/calls"] == 1 and seen["clip/max_norm"] == 0.1 and seen["clip/backwards"] == 1
 
 
+def test_gradients_that_come_after_clipping_are_recorded_as_they_are_applied(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    watch.begin()
+    optimizer.zero_grad()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    model(X).square().sum().backward()
+    optimizer.step()
+    seen = watch.end()
+    assert torch.equal(seen["gradient/norm"], seen["applied/norm"]) and seen["gradient/norm"].all()
+
+
 def test_clipping_in_two_calls_is_seen_once(
     watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:

@@ -1,4 +1,4 @@
-"""The order in which all optimizers that are recorded in this process make their steps."""
+"""The order in which all optimizers that are recorded in this process at a time make their steps."""
 
 
 class Sequence:
@@ -6,6 +6,10 @@ class Sequence:
 
     made = 0
     """Steps numbered so far."""
+
+    def begin(self) -> None:
+        """Number from 0 again: no recorder is open."""
+        self.made = 0
 
     def next(self) -> int:
         """Return the number of the next step, from 0."""

@@ -93,7 +93,7 @@ class Trace:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen. `applied/norm` [T, P]:
       gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
-    - `sequence` int64 [T]: how many steps all recorded optimizers of the process made before this one.
+    - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
       `aside` int64 [T]: the same hash of samples that passed without gradients, where they are known by their contents.

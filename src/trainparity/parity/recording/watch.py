@@ -107,6 +107,7 @@ class StepWatch:
         self.backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
         self._gradient_seen = False
+        self._backwards_seen = 0
         self._evaluations = 0
         self.clipping.begin()
         self._loss.begin()
@@ -116,6 +117,9 @@ class StepWatch:
         self._meeting.meet()
         parameters = self._parameters()
         gradients = [parameter.grad for parameter in parameters]
+        clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
+        if ranks.gather(torch.tensor(clipped_early)).any():  # what was clipped is not what is applied
+            self._gradient_seen = False
         self._see_gradients()
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
@@ -203,10 +207,10 @@ class StepWatch:
         return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
 
     def _see_gradients(self) -> None:
-        """Record the gradients once a step: before the (last) clipping if there is one, else as they are applied."""
+        """Record the gradients: before the last clipping if backward passes come before it alone, else as applied."""
         if self._gradient_seen:
             return
-        self._gradient_seen = True
+        self._gradient_seen, self._backwards_seen = True, self.backward.count
         parameters = self._parameters()
         gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
         hashed = self._record("gradient", gradients)
