@@ -81,8 +81,11 @@ def _carried(trace: Trace, row: int) -> float:
 
 def _thrown_away(trace: Trace, row: int) -> bool:
     """Tell whether backward passes made gradients and none is left for the update, clipped or not."""
-    made = trace.arrays["rank/micro"][row]
-    return bool(made.numel() and made.abs().sum() and not trace.arrays["applied/norm"][row].any())
+    made, left = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row]
+    if not made.any() or trace.arrays["applied/norm"][row].any():
+        return False
+    # Else what is left is of parameters that no optimizer holds.
+    return bool(trace.arrays["gradient/norm"][row].any() or not left.any())
 
 
 def _lost_differs(difference: Difference) -> bool:

@@ -1,0 +1,30 @@
+"""Gradients of parameters that no optimizer holds, beside those that it holds."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+
+def _train(frozen: bool, folder: Path, twin: int = 0) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)  # the body has gradients, which nothing applies
+    model[2].requires_grad_(not frozen)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(16, 4, generator=draws)).square().mean().backward()
+            optimizer.step()
+
+
+def test_a_frozen_head_is_no_gradient_that_was_thrown_away(tmp_path: Path) -> None:
+    for twin in range(3):
+        _train(False, tmp_path / "right", twin)
+    _train(True, tmp_path / "frozen")
+    verdict = compare_folders(tmp_path / "right", tmp_path / "frozen")
+    assert verdict.cause == "frozen-parameter", verdict.explanation
