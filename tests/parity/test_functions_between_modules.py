@@ -1,13 +1,14 @@
 """Functions between modules, and of the loss: what no module returns is placed by what modules are given."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import trainparity
-from trainparity.parity.compare import compare_folders
+from tests.support.against_twins import compared
 from trainparity.records.verdict import Verdict
 
 Function = Callable[[Tensor], Tensor]
@@ -28,13 +29,10 @@ class Dropping(nn.Module):
 
 def judged(folder: Path, function: Function = torch.relu, labels: Tensor = LABELS) -> Verdict:
     """Compare a training with another function, or other labels, with one that has relu and LABELS."""
-    for twin in range(3):
-        _train(torch.relu, LABELS, folder / "a", twin)
-    _train(function, labels, folder / "b")
-    return compare_folders(folder / "a", folder / "b")
+    return compared(partial(_train, torch.relu, LABELS), partial(_train, function, labels), folder)
 
 
-def _train(function: Function, labels: Tensor, folder: Path, twin: int = 0) -> None:
+def _train(function: Function, labels: Tensor, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = Dropping(function)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

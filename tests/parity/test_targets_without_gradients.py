@@ -1,5 +1,6 @@
 """Passes that make targets, as a Q-learning loop's: a gradient that flows through them is a lost detach."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import trainparity
-from trainparity.parity.compare import compare_folders
+from tests.support.against_twins import compared
 
 
 def _no_grad(model: nn.Module, states: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ WAYS = {
 }
 
 
-def _train(way: str, folder: Path, twin: int = 0) -> None:
+def _train(way: str, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
     optimizer = torch.optim.Adam(model.parameters())
@@ -39,19 +40,14 @@ def _train(way: str, folder: Path, twin: int = 0) -> None:
 
 @pytest.mark.parametrize("right", ["no_grad", "detach"])
 def test_a_lost_detach_is_no_other_sample(right: str, tmp_path: Path) -> None:
-    for twin in range(3):
-        _train(right, tmp_path / "right", twin)
-    _train("lost", tmp_path / "lost")
-    verdict = compare_folders(tmp_path / "right", tmp_path / "lost")
+    verdict = compared(partial(_train, right), partial(_train, "lost"), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
     assert "through 2 forward passes" in str(verdict.explanation)
 
 
 def test_both_ways_to_keep_gradients_out_are_the_same_training(tmp_path: Path) -> None:
-    for twin in range(3):
-        _train("no_grad", tmp_path / "no_grad", twin)
-    _train("detach", tmp_path / "detach")
-    assert compare_folders(tmp_path / "no_grad", tmp_path / "detach").verdict in ("bitwise", "equivalent")
+    verdict = compared(partial(_train, "no_grad"), partial(_train, "detach"), tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent")
 
 
 class Siamese(nn.Module):
@@ -66,7 +62,7 @@ class Siamese(nn.Module):
         return self.predictor(projected), projected
 
 
-def _train_siamese(stop: bool, folder: Path, twin: int = 0) -> None:
+def _train_siamese(stop: bool, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = Siamese()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -81,9 +77,6 @@ def _train_siamese(stop: bool, folder: Path, twin: int = 0) -> None:
 
 
 def test_an_output_that_takes_no_gradient_in_one_run_is_said(tmp_path: Path) -> None:
-    for twin in range(3):
-        _train_siamese(True, tmp_path / "right", twin)
-    _train_siamese(False, tmp_path / "lost")
-    verdict = compare_folders(tmp_path / "right", tmp_path / "lost")
+    verdict = compared(partial(_train_siamese, True), partial(_train_siamese, False), tmp_path)
     assert verdict.cause == "loss-or-targets"
-    assert "right no gradient comes back to (output).1, as behind a detach" in str(verdict.explanation)
+    assert "reference no gradient comes back to (output).1, as behind a detach" in str(verdict.explanation)

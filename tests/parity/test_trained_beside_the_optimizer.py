@@ -1,15 +1,16 @@
 """Gradients of parameters that no optimizer holds, beside those that it holds."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
 import trainparity
-from trainparity.parity.compare import compare_folders
+from tests.support.against_twins import compared
 
 
-def _train(frozen: bool, folder: Path, twin: int = 0) -> None:
+def _train(frozen: bool, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)  # the body has gradients, which nothing applies
@@ -23,8 +24,5 @@ def _train(frozen: bool, folder: Path, twin: int = 0) -> None:
 
 
 def test_a_frozen_head_is_no_gradient_that_was_thrown_away(tmp_path: Path) -> None:
-    for twin in range(3):
-        _train(False, tmp_path / "right", twin)
-    _train(True, tmp_path / "frozen")
-    verdict = compare_folders(tmp_path / "right", tmp_path / "frozen")
+    verdict = compared(partial(_train, False), partial(_train, True), tmp_path)
     assert verdict.cause == "frozen-parameter", verdict.explanation

@@ -50,7 +50,20 @@ def _nothing_proved(difference: Difference) -> tuple[Rule, Finding]:
     left, right = difference.runs
     where = f"{right} parts from {left} in the link `{link}`" if link else "too little was recorded to place it"
     same = f"; equal in both: {', '.join(agrees)}" if agrees else ""
-    return replace(_UNKNOWN, link=link), Finding(f"no test proves a cause; {where}{same}", {"equal": agrees})
+    why = f"no test proves a cause; {where}{same}"
+    return replace(_UNKNOWN, link=link), Finding(why, {"equal": agrees}, advice=_advice(difference))
+
+
+def _advice(difference: Difference) -> str:
+    """Say how more can be seen of a run none of whose forward passes was."""
+    seen = difference.pair("num_samples")
+    unseen = [run for run, count in zip(difference.runs, seen, strict=True) if not count] if seen is not None else []
+    if not unseen:
+        return ""
+    return (
+        f"no forward pass of {' and '.join(unseen)} was seen, as inside a function that torch.compile compiled: "
+        "compile the model in place of that function, and what the model is given and returns is seen"
+    )
 
 
 _UNKNOWN = Rule(

@@ -43,9 +43,9 @@ class Difference:
         return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
 
     def numbers(self, name: str) -> tuple[float, float]:
-        """Return a scalar array of both runs at the step; zero where it was not recorded."""
+        """Return a number of both runs at the step, summed over ranks; zero where it was not recorded."""
         left, right = self.pair(name) or (torch.zeros(()), torch.zeros(()))
-        return float(left), float(right)
+        return float(left.sum()), float(right.sum())
 
     @cached_property
     def beyond(self) -> Mapping[Compared, list[str]]:

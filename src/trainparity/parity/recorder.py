@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity import arguments
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint, joined
@@ -25,6 +26,7 @@ TWIN = "TRAINPARITY_TWIN"
 """Environment variable that makes a run a twin: its number, from 1."""
 
 
+@unseen
 def record(
     model: nn.Module,
     optimizer: Any,
@@ -208,6 +210,7 @@ class Recorder:
         if not self._busy:
             self._finish()
 
+    @unseen
     def _finish(self) -> None:
         """End a step and begin the next."""
         self._stepped = True  # also where the recording fails here

@@ -113,13 +113,12 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
 def missing_backward(difference: Difference) -> Finding | None:
     """Forward passes without a backward pass, in one run only."""
     passes = difference.pair("rank/rows")
-    backwards, reached = difference.pair("rank/backwards"), difference.pair("rank/reached")
-    if difference.stage != "gradient" or passes is None or backwards is None or reached is None:
+    back, reached = (difference.numbers(f"rank/{what}") for what in ("backwards", "reached"))
+    if difference.stage != "gradient" or passes is None:
         return None
     forward = [float((rows > 0).sum()) for rows in passes]
-    back = [float(count.sum()) for count in backwards]
     # One backward pass may come through several forward passes, whose outputs make one loss.
-    came_through = [max(b, float(count.sum())) for b, count in zip(back, reached, strict=True)]
+    came_through = [max(pair) for pair in zip(back, reached, strict=True)]
     left_out = [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
@@ -129,5 +128,5 @@ def missing_backward(difference: Difference) -> Finding | None:
     return Finding(
         f"at step {difference.step} of {difference.who(left_out[0] > 0)} {max(left_out):g} of {max(forward):g} forward "
         "passes have no backward pass; in the other run all have one",
-        {"forward_passes": forward, "backward_passes": back},
+        {"forward_passes": forward, "backward_passes": [*back]},
     )

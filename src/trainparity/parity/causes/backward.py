@@ -60,7 +60,7 @@ def backward(difference: Difference) -> Finding | None:
 )
 def flows_through_targets(difference: Difference) -> Finding | None:
     """The gradient flows through a pass that makes targets, as a missing detach lets it."""
-    reached = [int(number) for number in _summed(difference, "rank/reached")]
+    reached = [int(number) for number in difference.numbers("rank/reached")]
     if difference.stage != "gradient" or reached[0] == reached[1]:
         return None
     more = reached[0] < reached[1]
@@ -71,10 +71,6 @@ def flows_through_targets(difference: Difference) -> Finding | None:
         f"{difference.who(more)} through {min(reached)} of them",
         {"passes_with_gradients": [float(number) for number in reached]},
     )
-
-
-def _summed(difference: Difference, name: str) -> list[float]:
-    return [float(trace.arrays[name][difference.row].sum()) for trace in (difference.left, difference.right)]
 
 
 def _pass_aside_in(difference: Difference, in_left: bool) -> bool:
@@ -92,7 +88,7 @@ def _pass_aside_in(difference: Difference, in_left: bool) -> bool:
 
 def _same_passes(difference: Difference) -> bool:
     """Tell whether the same samples pass with gradients switched on, and as many backward passes begin."""
-    backwards = _summed(difference, "rank/backwards")
+    backwards = difference.numbers("rank/backwards")
     hashes = difference.pair("samples")
     return hashes is not None and torch.equal(*hashes) and same_cut(difference) and backwards[0] == backwards[1]
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
@@ -46,8 +47,7 @@ class BackwardHooks:
             return parameter.register_post_accumulate_grad_hook(self._arrived_sharded)  # type: ignore[no-untyped-call]
 
         def arrived(gradient: Tensor) -> Tensor | None:
-            self._arrived(parameter, gradient, sign)
-            return self._noise(gradient) if self.active and self._noise and not gradient.is_sparse else None
+            return self._arrived(parameter, gradient, sign) if has_numbers(gradient) else None
 
         return parameter.register_hook(arrived)  # type: ignore[no-untyped-call]
 
@@ -73,19 +73,22 @@ class BackwardHooks:
         self.after = torch.zeros(SIZE, dtype=torch.float64)
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
-    def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> None:
+    @unseen
+    def _arrived(self, parameter: Tensor, gradient: Tensor, sign: int) -> Tensor | None:
+        """Look at a parameter's gradient; a twin's is moved."""
         if self._fresh:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_first_pass)
             self.carried = max(self.carried, 0.0 if parameter.grad is None else norm(parameter.grad))
         if not self.active:
-            return
+            return None
         self._enter()
-        if len(self._sketches) > MAX_MICRO_BATCHES:
-            return
-        if parameter.grad is not None:
-            self._squares[-1] += norm(parameter.grad) ** 2
-        self._sketches[-1] += sign * self._sketch(gradient)
+        if len(self._sketches) <= MAX_MICRO_BATCHES:
+            if parameter.grad is not None:
+                self._squares[-1] += norm(parameter.grad) ** 2
+            self._sketches[-1] += sign * self._sketch(gradient)
+        return self._noise(gradient) if self._noise and not gradient.is_sparse else None
 
+    @unseen
     def _arrived_sharded(self, parameter: Tensor) -> None:
         if self.active:
             self._enter()
@@ -140,8 +143,3 @@ class BackwardHooks:
         """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""
         kept = self._sketches[:MAX_MICRO_BATCHES]
         return torch.stack(kept) if kept else torch.zeros(0, SIZE, dtype=torch.float64)
-
-
-def in_backward() -> bool:
-    """Tell whether a backward pass is under way on this thread."""
-    return torch._C._current_graph_task_id() != -1

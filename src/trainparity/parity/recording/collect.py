@@ -37,16 +37,16 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
         "rank/random_state": ranks.gather(torch.tensor(passes[0].state if passes else 0)),
         "rank/drew": ranks.gather(torch.tensor(sum(one.drew for one in passes))),
         "aside": ranks.gather(forward.origins.aside)[first_of_groups].sum(),
-        **_samples(passes, groups),
+        **_samples(passes, groups, first_of_groups),
     }
 
 
-def _samples(passes: list[Pass], groups: Tensor) -> dict[str, Tensor]:
+def _samples(passes: list[Pass], groups: Tensor, first_of_groups: list[int]) -> dict[str, Tensor]:
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
     by_rank = ranks.gather_ragged(never_zero(local))
     # A group's samples count once, unless its ranks, against all sense, see different ones.
-    apart = by_rank if (by_rank != by_rank[groups]).any() else by_rank[sorted(set(groups.tolist()))]
+    apart = by_rank if (by_rank != by_rank[groups]).any() else by_rank[first_of_groups]
     everyone = apart[apart != 0].sort().values
     return {
         "rank/rows": ranks.gather_ragged(torch.tensor([len(part) for part in samples], dtype=torch.int64)),

@@ -7,6 +7,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import nn
 
 Around = Callable[[nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -44,7 +45,8 @@ def _replace(kind: type[nn.Module]) -> None:
 
     @wraps(original)
     def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
-        around = _watched.get(kind, {}).get(id(self))
+        compiling = torch.compiler.is_compiling()
+        around = None if compiling else _watched.get(kind, {}).get(id(self))
         if around is None:
             return original(self, *inputs, **keywords)
         return around(self, original, inputs, keywords)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from trainparity.parity.recording import direct
-from trainparity.parity.recording.backward import in_backward
+from trainparity.parity.recording.apart import has_numbers, in_backward, unseen
 from trainparity.parity.recording.evaluations import Evaluations
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
@@ -119,8 +119,7 @@ class ForwardHooks:
 
     def _looking(self) -> bool:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
-        # A vectorised pass sees a sample in place of the batch.
-        return self.active and torch.is_grad_enabled() and not in_backward() and not vectorised()
+        return self.active and torch.is_grad_enabled() and not in_backward() and has_numbers()
 
     def _call_forward(
         self, module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -159,7 +158,7 @@ class ForwardHooks:
             elif self.autocast is None:  # `forward` itself may switch it on, as Accelerate's does
                 self._see_autocast()
             self._depth += 1
-        elif self.active and not torch.is_grad_enabled() and self._depth == 0:
+        elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
 
     def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> Any:
@@ -171,12 +170,13 @@ class ForwardHooks:
             self._depth -= 1
             if self._depth == 0:
                 return self._end_pass(module, output)
-        elif self._blind_depth and not torch.is_grad_enabled():
+        elif self._blind_depth and not torch.is_grad_enabled() and has_numbers():
             self._blind_depth -= 1
             if self._blind_depth == 0:
                 self.origins.add_aside(module, inputs, keywords, output)
         return None
 
+    @unseen
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Look at a pass from now on; False where the loop evaluates the step again, with other weights."""
         evaluating = torch.tensor([not module.training for _, module in self.modules])
@@ -186,7 +186,9 @@ class ForwardHooks:
             self.autocast = None
             self._see_autocast()
         self._passes.append(found)
-        self._place(found, module, inputs, keywords)
+        earlier = self.origins.place(found, module, inputs, keywords)
+        if earlier is not None:
+            self.seen.hand_on(earlier)
         if self._evaluations.again(found, self._passes[:-1]):
             self._passes.pop()
             self.active, self.evaluated_again = False, True
@@ -197,6 +199,7 @@ class ForwardHooks:
             self._see_inputs(found, list(tensors((inputs, keywords)))[:_MOST_TENSORS])
         return True
 
+    @unseen
     def _see_autocast(self) -> None:
         device = next((p.device.type for p in self._model.parameters()), "cpu")
         if torch.is_autocast_enabled(device):
@@ -213,12 +216,7 @@ class ForwardHooks:
             if name:
                 self.seen.note(name)
 
-    def _place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Find out which samples a pass is given, or which earlier pass it goes on from."""
-        earlier = self.origins.place(found, module, inputs, keywords)
-        if earlier is not None:
-            self.seen.hand_on(earlier)
-
+    @unseen
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
         found = self._passes[-1]
@@ -241,6 +239,7 @@ class ForwardHooks:
                 tensor.register_hook(lambda gradient, name=output_of: self._reached(found, name))  # type: ignore[no-untyped-call]
         return output
 
+    @unseen
     def _reached(self, found: Pass, name: str | None) -> None:
         """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss."""
         if name and not found.handed_on:
@@ -257,12 +256,6 @@ class ForwardHooks:
         """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
         self.differentiable |= any(one.differentiable for one in self._passes)
         return self.seen.sums(self.passes())
-
-
-def vectorised() -> bool:
-    """Tell whether we are inside of `torch.vmap`."""
-    stack = torch._C._functorch.get_interpreter_stack()
-    return any(level.key() == torch._C._functorch.TransformType.Vmap for level in stack or ())
 
 
 _MOST_TENSORS = 8

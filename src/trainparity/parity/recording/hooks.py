@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 
@@ -15,8 +16,8 @@ class Hook:
         self._call = call
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it, as PyTorch does."""
-        return self._call(*arguments)
+        """Call it, as PyTorch does; not while a graph is compiled, which it would break."""
+        return None if torch.compiler.is_compiling() else self._call(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a function that returns None for any arguments, and is there where trainparity is not installed."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from trainparity.parity.recording.backward import in_backward
+from trainparity.parity.recording.apart import in_backward
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
 

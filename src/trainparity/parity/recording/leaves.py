@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import GIVEN, has_rows
@@ -35,6 +36,10 @@ class Leaves:
     def _returned(self, name: str, watched: nn.Module, module: nn.Module, inputs: Any, output: Any) -> Any:
         if not self._looking() or module is not watched:  # a copy has its hooks
             return None
+        return self._look(name, module, inputs, output)
+
+    @unseen
+    def _look(self, name: str, module: nn.Module, inputs: Any, output: Any) -> Any:
         if _drops(module) and isinstance(inputs[0], Tensor):
             self._see(name + GIVEN, inputs[0].detach())
         self._see(name, output)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from trainparity.parity.recording import intercept
+from trainparity.parity.recording.apart import has_numbers
 from trainparity.parity.recording.kinds import is_dtensor
 
 _MOST_NODES = 20_000
@@ -65,7 +66,7 @@ class LossHooks(intercept.Listener):
 
     def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """Look at what a backward pass is about to begin from."""
-        if not self.active:
+        if not self.active or not has_numbers():
             return
         self._ends |= {tensor.grad_fn for tensor in self._returned() if tensor.grad_fn is not None}
         seen = look(roots, self._ends)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, hash_of, identifying, is_one_sample
 from trainparity.parity.recording.passes import Pass, tensors
 from trainparity.parity.recording.returned import Returned
@@ -49,6 +50,7 @@ class Origins:
         """Return what the passes of this micro-batch have returned."""
         return self._returned.tensors()
 
+    @unseen
     def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
         """Add a call without gradients: it may be a frozen part, whose output another part is given."""
         self._returned.add_aside(inputs, keywords, list(tensors(output)))

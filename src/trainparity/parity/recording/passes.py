@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import where_float64_is
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
@@ -110,7 +111,13 @@ class Pass:
             return False
         _add(self.activations, name, seen)
         if tensor.requires_grad:
-            tensor.register_hook(lambda gradient: self._given_back(name, gradient, sketch, noise))  # type: ignore[no-untyped-call]
+
+            def given_back(gradient: Tensor | None) -> Tensor | None:
+                if gradient is None or not has_numbers(gradient):  # None: of an LSTM's second backward pass
+                    return None
+                return self._given_back(name, gradient, sketch, noise)
+
+            tensor.register_hook(given_back)  # type: ignore[no-untyped-call]
         return True
 
     def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
@@ -118,15 +125,15 @@ class Pass:
 
         The sum over micro-batches depends on how the batch was cut.
         """
-        if is_dtensor(tensor) or tensor.layout != torch.strided or tensor.is_nested or not tensor.numel():
+        in_memory = tensor.layout == torch.strided and not (is_dtensor(tensor) or tensor.is_nested or tensor.is_meta)
+        if not in_memory or not tensor.numel():
             return None
         bounded = torch.nan_to_num(where_float64_is(tensor.detach()).double(), posinf=_INFINITE, neginf=-_INFINITE)
         _add(self.activations, name + _WHOLE, sketch(bounded))
         return name + _WHOLE
 
-    def _given_back(self, name: str, gradient: Tensor | None, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
-        if gradient is None:  # an undefined one, as an LSTM's second backward pass hands over
-            return None
+    @unseen
+    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
         self.differentiable |= torch.is_grad_enabled()
         if (seen := self._sum(gradient, sketch)) is not None:
             _add(self.gradients, name, seen)
@@ -205,8 +212,8 @@ def as_dense(tensor: Tensor) -> Tensor:
 
 
 def has_rows(tensor: Tensor) -> bool:
-    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse or a nested one does not."""
-    return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested
+    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not."""
+    return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
 
 
 def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:

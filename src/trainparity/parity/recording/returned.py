@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from trainparity.parity.recording.identity import identifying
-from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.sketch import row_digests
 
@@ -95,6 +95,6 @@ def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
 
 def _place(tensor: Tensor) -> int:
     """Return where a tensor's numbers begin in memory; 0: nowhere, as of a shard or inside a transform (`grad`)."""
-    if is_dtensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_traceable_wrapper_subclass(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return 0
     return tensor.untyped_storage().data_ptr()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.collect import backward_arrays, forward_arrays
@@ -92,6 +93,7 @@ class StepWatch:
             "loss_coupled_by": self._loss.coupled_by,
         }
 
+    @unseen
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
         """Watch the next step.
 
@@ -112,6 +114,7 @@ class StepWatch:
         self.clipping.begin()
         self._loss.begin()
 
+    @unseen
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
         self._meeting.meet()
@@ -149,6 +152,7 @@ class StepWatch:
         if isinstance(self.optimizer, Joint):
             self.optimizer.keep = keep
 
+    @unseen
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
         self.clipping.updated = True
@@ -219,6 +223,7 @@ class StepWatch:
         missing = [gradient is None for gradient in gradients]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
+    @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
         self._meeting.meet()

@@ -1,0 +1,59 @@
+"""Keeps what the Recorder computes apart from the loop's own: its modes don't see it, and graphs don't hold it."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack, is_legacy_batchedtensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_backward() -> bool:
+    """Tell whether a backward pass is under way on this thread."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def has_numbers(gradient: Tensor | None = None) -> bool:
+    """Tell whether tensors that pass now hold a training's numbers; this gradient, where one is handed over.
+
+    Not while a graph is compiled, traced or exported: what a hook does would break it, or be built into it. Not inside
+    of `vmap`, where a tensor is one row of itself, nor of `jvp`.
+    """
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
+        return False
+    if any(torch._C._get_dispatch_mode(mode) is not None for mode in _TRACING):
+        return False
+    if gradient is not None and is_legacy_batchedtensor(gradient):  # as of `torch.autograd.grad(is_grads_batched=True)`
+        return False
+    return all(level.key() == TransformType.Grad for level in get_interpreter_stack() or ())
+
+
+def unseen(call: Callable[P, R]) -> Callable[P, R]:
+    """Decorate what the Recorder computes, so that none of the loop's modes changes or counts it.
+
+    Such are `torch.set_default_device`, `FlopCounterMode`, what a selective checkpoint keeps of each operation.
+    """
+
+    @wraps(call)
+    def apart(*args: P.args, **kwargs: P.kwargs) -> R:
+        functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+        if not functions and not operations:
+            return call(*args, **kwargs)
+        with ExitStack() as stack:
+            if functions:
+                stack.enter_context(torch._C.DisableTorchFunction())
+            if operations:
+                stack.enter_context(_disable_current_modes())
+            return call(*args, **kwargs)
+
+    return apart
+
+
+_TRACING = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
+"""Modes of PyTorch's own that make a graph, or compute shapes alone."""
