@@ -362,13 +362,20 @@ def test_correct_accumulation_over_2000_steps_is_equivalent_by_windows(tmp_path:
 
 
 def closures(
-    folder: Path, *, parts: int = 1, scale: float = 1.0, lr: float = 0.5, zeroed: bool = True, twin: int = 0
+    folder: Path,
+    *,
+    parts: int = 1,
+    scale: float = 1.0,
+    lr: float = 0.5,
+    zeroed: bool = True,
+    twin: int = 0,
+    search: str | None = None,
 ) -> None:
     """Train with LBFGS, which evaluates its closure several times a step."""
     torch.manual_seed(0)
     data = torch.randn(24, 6, dtype=torch.float64)
     model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)).double()
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=lr, max_iter=4)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=lr, max_iter=4, line_search_fn=search)
 
     def closure() -> float:
         if zeroed:
@@ -392,8 +399,11 @@ def test_closures_are_recorded_by_their_first_evaluation(tmp_path: Path) -> None
     closures(tmp_path / "rate", lr=0.25)
     closures(tmp_path / "kept", zeroed=False)
     closures(tmp_path / "scaled", parts=4, scale=4.0)
+    closures(tmp_path / "searched", search="strong_wolfe")
     found = {name: compare_folders(tmp_path / "a", tmp_path / name) for name in ("b", "rate", "kept", "scaled")}
     assert found["b"].verdict == "equivalent", found["b"]
+    searched = {name: Trace.load(tmp_path / name).layout.choices["line_search_fn"] for name in ("a", "searched")}
+    assert searched == {"a": "None", "searched": "strong_wolfe"}
     assert {name: v.cause for name, v in found.items()} == {
         "b": None, "rate": "learning-rate", "kept": "gradients-not-zeroed",
         "scaled": "loss-normalisation",

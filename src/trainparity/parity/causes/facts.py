@@ -12,7 +12,13 @@ _HOW = ("foreach", "fused", "capturable", "differentiable")
 
 def options(difference: Difference) -> list[str]:
     """Return the options of the optimizer, but for the learning rate, that differ for a parameter that both update."""
-    return [name for name in _names(difference) if name != "lr" and _differs(difference, name)]
+    return [name for name in _names(difference) if name != "lr" and _differs(difference, name)] + choices(difference)
+
+
+def choices(difference: Difference) -> list[str]:
+    """Return the options that are words and differ."""
+    left, right = difference.left.layout.choices, difference.right.layout.choices
+    return sorted(name for name in (left.keys() & right.keys()) - {*_HOW} if left[name] != right[name])
 
 
 def _names(difference: Difference) -> list[str]:

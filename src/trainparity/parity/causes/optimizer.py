@@ -35,6 +35,9 @@ def optimizer_options(difference: Difference) -> Finding | None:
 
 def _against(difference: Difference, name: str) -> str:
     """Write an option's value in both runs, of the parameter where they are furthest apart."""
+    if name in facts.choices(difference):
+        left, right = (trace.layout.choices[name] for trace in (difference.left, difference.right))
+        return f"{name}: {left} against {right}"
     values = torch.stack(difference.pair(facts.SETTING + name) or ())[:, facts.held(difference)]
     used = [key for key, held in zip(difference.left.layout.parameters, facts.held(difference), strict=True) if held]
     furthest = int((values[0] - values[1]).abs().argmax())

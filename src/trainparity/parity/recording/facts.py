@@ -27,7 +27,18 @@ def layout_of(
         "frozen": [name for name, p in parameters.items() if not p.requires_grad],
         "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
         "optimizer": type(own_part(optimizer)).__name__,
+        "choices": _choices(optimizer),
     }
+
+
+def _choices(optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """Return the optimizer's options that are words, or None, by name; those of all groups where they differ."""
+    found: dict[str, dict[str, None]] = {}
+    for group in optimizer.param_groups:
+        for key in optimizer.defaults.keys() & group.keys():
+            if group[key] is None or isinstance(group[key], str):
+                found.setdefault(key, {})[str(group[key])] = None
+    return {key: ", ".join(values) for key, values in sorted(found.items())}
 
 
 def _class_of(module: nn.Module) -> str:

@@ -63,6 +63,8 @@ class Layout(Record):
     """Parameters that the optimizer does not hold."""
     optimizer: str = ""
     """Class of the optimizer."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Its options that are words, as `line_search_fn`, or None."""
     settings: Settings = Field(default_factory=dict)
     """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
     environment: dict[str, str] = Field(default_factory=dict)
