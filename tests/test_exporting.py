@@ -80,7 +80,7 @@ def test_mlflow_reads_it(runs: tuple[Path, Path], tmp_path: Path, monkeypatch: p
 
 
 def test_what_cannot_be_written_is_said(
-    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert exported(*runs) == 2
     assert "nothing to write to" in capsys.readouterr().err
@@ -90,3 +90,6 @@ def test_what_cannot_be_written_is_said(
     if importlib.util.find_spec("mlflow"):
         assert exported(*runs, "--mlflow", "nothing://there") == 2
         assert capsys.readouterr().err.startswith("--mlflow nothing://there: ")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        assert exported(*runs, "--mlflow", "http://127.0.0.1:9") == 2
+        assert capsys.readouterr().err.startswith("trainparity: writing to http://127.0.0.1:9; a server that can't be")

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from trainparity import extras
+from trainparity import exits, extras
 from trainparity.cli.app import command
 from trainparity.errors import UserError
 from trainparity.records.base import RecordError
@@ -46,6 +46,8 @@ def export(
     from trainparity import exporting
 
     found = _read(sources)
+    if mlflow and mlflow.startswith("http"):
+        exits.say(f"trainparity: writing to {mlflow}; a server that can't be reached is asked for some minutes")
     with exporting.writers(tensorboard, mlflow, found.name) as writers:
         for writer in writers:
             exporting.export(found.verdicts, found.details, writer)
