@@ -203,3 +203,12 @@ def test_a_model_in_a_compiled_function_is_judged_by_its_gradients(tmp_path: Pat
     wrong = compared(partial(_train_compiled, 0.0), partial(_train_compiled, 0.1), tmp_path / "wrong")
     assert (wrong.verdict, wrong.cause) == ("different", "unknown")
     assert "inside a function that torch.compile compiled" in str(wrong.advice)
+
+
+def test_an_error_of_the_recording_says_so(tmp_path: Path) -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    raises = pytest.raises(KeyError, match="the model's forward got no such argument")
+    with trainparity.record(model, optimizer, tmp_path, samples="index"), raises as caught:
+        model(torch.zeros(1, 4))
+    assert caught.value.__notes__ == ["(raised while trainparity recorded this training)"]

@@ -1,7 +1,7 @@
 """Keeps what the Recorder computes apart from the loop's own: its modes don't see it, and graphs don't hold it."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -42,18 +42,34 @@ def unseen(call: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(call)
     def apart(*args: P.args, **kwargs: P.kwargs) -> R:
-        functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
-        if not functions and not operations:
-            return call(*args, **kwargs)
-        with ExitStack() as stack:
-            if functions:
-                stack.enter_context(torch._C.DisableTorchFunction())
-            if operations:
-                stack.enter_context(_disable_current_modes())
-            return call(*args, **kwargs)
+        try:
+            with _without_modes():
+                return call(*args, **kwargs)
+        except Exception as error:
+            if _WHILE not in getattr(error, "__notes__", ()):
+                error.add_note(_WHILE)
+            raise
 
     return apart
 
+
+def _without_modes() -> AbstractContextManager[object]:
+    """Leave the modes that are switched on, of functions and of operations."""
+    functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    if not functions and not operations:
+        return _NOTHING
+    stack = ExitStack()
+    if functions:
+        stack.enter_context(torch._C.DisableTorchFunction())
+    if operations:
+        stack.enter_context(_disable_current_modes())
+    return stack
+
+
+_NOTHING = nullcontext()
+
+_WHILE = "(raised while trainparity recorded this training)"
+"""What an error says besides its own message, so that nobody looks for it in the training."""
 
 _TRACING = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
 """Modes of PyTorch's own that make a graph, or compute shapes alone."""
