@@ -76,8 +76,12 @@ class Process:
         self._first_backward = FirstBackward(self._optimizers.alive, begins)
 
     def _called(self, module: "nn.Module") -> None:
+        from torch.nn.parameter import is_lazy
+
         from trainparity.attach.owners import optimizer_of
 
+        if any(is_lazy(parameter) for parameter in module.parameters()):
+            return  # this pass gives them a shape
         if self._may_train() and (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
             self._attach(optimizer, module)
 
@@ -92,6 +96,8 @@ class Process:
             self._attach(optimizer, None)
         elif self._recorded and self._as_recorded(optimizer) not in self._recorded:
             self._see_another(optimizer)
+        elif any(not recorder.step and recorder.outgrown for recorder in self._recorded.values()):
+            self._begin_anew(optimizer)
 
     def _as_recorded(self, optimizer: "Optimizer") -> "Optimizer":
         """Return an optimizer, or what it is recorded as a member of."""
@@ -103,10 +109,7 @@ class Process:
         from trainparity.attach.owners import beside, updates_for
 
         if self._replaces_first(optimizer):
-            for recorder in self._recorded.values():
-                recorder.close()
-            self._recorded, self._facts = {}, {}
-            self._attach(optimizer, None)
+            self._begin_anew(optimizer)
         elif (old := next((one for one in self._recorded if updates_for(optimizer, one)), None)) is not None:
             self._go_on_with(optimizer, old)
         elif not self._optimizers.steps_of(optimizer) and len(beside(optimizer, [*self._recorded])) == len(
@@ -114,9 +117,17 @@ class Process:
         ):
             self._try(lambda: self._record(optimizer, None, self._folder_name(optimizer)))
 
+    def _begin_anew(self, optimizer: "Optimizer") -> None:
+        """Record what steps now, in place of what was attached to and has made no step."""
+        for recorder in self._recorded.values():
+            recorder.close()
+        self._recorded, self._facts = {}, {}
+        self._attach(optimizer, None)
+
     def _go_on_with(self, optimizer: "Optimizer", old: "Optimizer") -> None:
         """Record the steps that an optimizer makes over tensors of a recorded one: the script has made it anew."""
-        self._recorded[old].go_on_with(optimizer)
+        if not self._recorded[old].ended:
+            self._recorded[old].go_on_with(optimizer)
         self._recorded = {optimizer if key is old else key: recorder for key, recorder in self._recorded.items()}
         facts = self._facts.pop(old)
         self._facts[optimizer] = {**facts, "optimizer": type(optimizer).__name__}
@@ -223,7 +234,7 @@ class Process:
             self._made_steps(first[1].step)
             if first[1].step == 1:
                 self._session.mark("step")
-            if limit and first[1].step >= limit:
+            if limit and (first[1].step >= limit or first[1].ended):
                 self._stop()
             return
         if any(wraps(optimizer, recorded) for recorded in self._recorded):

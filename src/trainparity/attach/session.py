@@ -38,6 +38,8 @@ class Recorded(Record):
     """Whether the recording stopped the script, which had not ended by itself."""
     not_recorded: list[str]
     """Optimizers that made steps which the trace does not hold."""
+    ended: str
+    """Why the recording ended before the script did, other than for its steps; empty: it did not."""
     outside: list[str]
     """Files of modules that were imported from the folder `Plan.outside`."""
 

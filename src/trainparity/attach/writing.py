@@ -42,6 +42,7 @@ def write(
             ],
             stopped=stopped,
             not_recorded=sorted(optimizers.names_of_counted() - names),
+            ended=recorded[main].ended,
             outside=_imported_from(session.plan.outside),
         ).write(session.folder / "recorded.json")
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from trainparity.integers import integer
 
@@ -19,13 +21,19 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
 
     Raises:
         TypeError: an argument is of another type.
-        ValueError: a number is out of range, or the model has no parameters.
+        ValueError: a number is out of range, or the model has no parameters, or some without a shape.
     """
     if not isinstance(model, nn.Module):
         kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise TypeError(f"the model is {kind}; give a torch.nn.Module")
     if next(model.parameters(), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(
+            "the model is a ScriptModule, which takes no hooks; record the module it was made of"
+        )
+    if lazy := [name for name, parameter in model.named_parameters() if is_lazy(parameter)]:
+        raise ValueError(f"{lazy[0]} has no shape yet; let a first batch pass through the model before it is recorded")
     for name, (value, least) in numbers.items():
         integer(name, value, least)
     _check_settings({} if settings is None else settings)

@@ -109,6 +109,8 @@ class Recorder:
         if not _OPEN:
             STEPS_OF_ALL.begin()
         self._made_before, self._stepped = STEPS_OF_ALL.made, False
+        self.ended = ""
+        """Why the recording ended before the training did; empty: it did not."""
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
@@ -179,6 +181,11 @@ class Recorder:
         """Whether the optimizer has made no step, though a backward pass has reached the model."""
         return not self._stepped and self._session.watch.backward.begun
 
+    @property
+    def outgrown(self) -> str:
+        """Which parameters the model has got or lost since recording began; empty: none."""
+        return self._session.watch.structure.changed()
+
     def abandon(self) -> None:
         """Remove all hooks, and write nothing."""
         if isinstance(optimizer := self._session.watch.optimizer, Joint):
@@ -214,12 +221,22 @@ class Recorder:
     def _finish(self) -> None:
         """End a step and begin the next."""
         self._stepped = True  # also where the recording fails here
+        if changed := self.outgrown:
+            self._end_early(f"from step {self.step} on the model has other parameters: {changed}")
+            return
         self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
         self.step += 1
         self._loss = torch.nan
         self._busy = True  # a window may load the optimizer's state, which may call its step
         self._session.start(self.step)
         self._busy = False
+
+    def _end_early(self, why: str) -> None:
+        """Write the steps so far: the trace has no place for what comes."""
+        self.ended = why
+        self._settings = {**self._settings, "ended": why}
+        self.close()
+        warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
 
 
 def _remove_earlier(folder: Path) -> None:

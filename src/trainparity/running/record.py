@@ -138,7 +138,10 @@ def _summary(found: Recorded) -> str:
         f"{found.steps} optimizer steps of {found.model} ({found.num_parameters:,} parameters) with {found.optimizer}"
     )
     text += "".join(f", {other}" for other in found.beside)
-    text += ", then stopped" if found.stopped else ", to the script's end"
+    if found.ended:
+        text += f", recorded no further: {found.ended}"
+    else:
+        text += ", then stopped" if found.stopped else ", to the script's end"
     if found.not_recorded:
         text += f"; NOT recorded: {'; '.join(found.not_recorded)}"
     return text

@@ -20,7 +20,6 @@ def layout_of(
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     return {
         "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
-        "buffers": {plain_name(name): list(buffer.shape) for name, buffer in model.named_buffers()},
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
@@ -78,3 +77,9 @@ def state_norm(parameter: Tensor, state: dict[str, Any]) -> float:
     """Return the L2 norm of all of an optimizer's state of a parameter that has the parameter's shape."""
     held = [v for v in state.values() if isinstance(v, Tensor) and v.shape == parameter.shape and v.ndim]
     return float(sum(norm(full(value)) ** 2 for value in held) ** 0.5)
+
+
+def steps_counted(states: Sequence[dict[str, Any]]) -> float:
+    """Return the most steps that an optimizer's states count; 0 where they count none."""
+    counts = [state["step"] for state in states if isinstance(state.get("step"), int | float | Tensor)]
+    return max(map(float, counts), default=0.0)

@@ -11,7 +11,7 @@ from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.collect import backward_arrays, forward_arrays
-from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norm
+from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norm, steps_counted
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
@@ -23,6 +23,7 @@ from trainparity.parity.recording.meeting import Meeting
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, norm
+from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
 
@@ -47,6 +48,7 @@ class StepWatch:
         self.forward.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
         self.clipping = ClippingHooks(lambda: self.backward.count, lambda: self._holding, self._see_gradients_again)
+        self.structure = Structure(self.model)
         self._loss = LossHooks(self.forward.origins.returned)
         self._meeting = Meeting(self.wrapped)
         self._active = False
@@ -85,6 +87,7 @@ class StepWatch:
             ]
         return {
             **layout,
+            "buffers": {name: list(buffer.shape) for name, buffer in self.structure.buffers().items()},
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.seen.names,
@@ -131,7 +134,7 @@ class StepWatch:
         arrays["applied/norm"] = applied
         whole = self._record("weight", self._holding.tensors(parameters, parameters))
         arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
-        self._record("buffer", [tensor for _, tensor in self.model.named_buffers()])
+        self._record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         if self._groups is None:  # not before: only now all ranks and shards are surely there
             self._groups = groups(self.model)
@@ -156,7 +159,7 @@ class StepWatch:
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
         self.clipping.updated = True
-        if not self._active:
+        if not self._active or self.structure.changed():
             return None
         self._meeting.meet()
         self._see_start()
@@ -201,8 +204,7 @@ class StepWatch:
         self._arrays["state/norm"] = holders.numbers(
             torch.tensor([state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
         )
-        steps = [float(state["step"]) for state in states if "step" in state]
-        self._arrays["optimizer_step"] = torch.tensor(max(steps, default=0.0), dtype=torch.float64)
+        self._arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
         for key, values in settings_by_parameter(self.optimizer, parameters).items():
             self._arrays[f"setting/{key}"] = holders.numbers(values)
 
@@ -226,6 +228,8 @@ class StepWatch:
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
+        if self.structure.changed():
+            return
         self._meeting.meet()
         self.given.see(self._parameters(), made=self.backward.begun)
         self._gradient_seen = False

@@ -1,0 +1,96 @@
+"""Models that grow, shrink or are no plain modules: recording ends before them, or is refused, and training goes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+import trainparity
+from trainparity.parity.recording.trace import Trace
+
+Change = Callable[[nn.Sequential, torch.optim.Optimizer], object]
+
+
+def _grow(model: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    model.append(nn.Linear(2, 2))
+    optimizer.add_param_group({"params": model[-1].parameters()})
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "grown": (_grow, "added 3.weight, 3.bias"),
+    "cut": (lambda model, optimizer: model.pop(2), "lost 2.weight, 2.bias"),
+    "reparametrised": (
+        lambda model, optimizer: weight_norm(model[0]),
+        "added 0.parametrizations.weight.original0, 0.parametrizations.weight.original1, lost 0.weight",
+    ),
+}
+
+
+def trained(folder: Path | None, change: Change, step: int = 2) -> list[torch.Tensor]:
+    """Train for four steps, recorded or not, with a change before one of them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder = trainparity.record(model, optimizer, folder, interval=1) if folder else None
+    for number in range(4):
+        if number == step:
+            change(model, optimizer)
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).abs().sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    if recorder:
+        recorder.close()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_recording_ends_where_the_model_gets_other_parameters(name: str, tmp_path: Path) -> None:
+    change, odd = CHANGES[name]
+    with pytest.warns(UserWarning, match=f"from step 2 on the model has other parameters: {odd}"):
+        recorded = trained(tmp_path, change)
+    assert all(map(torch.equal, recorded, trained(None, change)))
+    layout = Trace.load(tmp_path).layout
+    assert layout.steps == [0, 1]
+    assert odd in str(layout.settings["ended"])
+
+
+BUFFERS: dict[str, Change] = {
+    "later": lambda model, optimizer: model.register_buffer("mask", torch.ones(3)),
+    "gone": lambda model, optimizer: delattr(model, "kept"),
+    "longer": lambda model, optimizer: model.register_buffer("kept", torch.ones(7)),
+}
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+def test_buffers_may_come_and_go(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 2))
+    model.register_buffer("kept", torch.ones(3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path, interval=1):
+        for number in range(3):
+            if number == 2:
+                BUFFERS[name](model, optimizer)
+            model(torch.randn(8, 4)).sum().backward()
+            optimizer.step()
+    trace = Trace.load(tmp_path)
+    assert (trace.layout.steps, list(trace.layout.buffers)) == ([0, 1, 2], ["kept"])
+
+
+def test_a_model_that_takes_no_hooks_is_refused_with_what_to_record(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning):
+        scripted = torch.jit.script(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(scripted.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="a ScriptModule, which takes no hooks; record the module"):
+        trainparity.record(scripted, optimizer, tmp_path)
+
+
+def test_a_model_without_shapes_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    model = nn.LazyLinear(2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="weight has no shape yet; let a first batch pass through the model"):
+        trainparity.record(model, optimizer, tmp_path)
