@@ -44,7 +44,7 @@ def test_chunks_of_a_very_large_tensor_count_apart() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.bool])
 @pytest.mark.parametrize("size", [64, 100])
 def test_other_formats_are_projected_as_their_numbers(dtype: torch.dtype, size: int) -> None:
-    x = (1e3 * torch.randn(200_001, generator=torch.Generator().manual_seed(0))).to(dtype)
+    x = (50 * torch.randn(200_001, generator=torch.Generator().manual_seed(0))).to(dtype)
     sketch = Sketcher(size)
     assert torch.equal(sketch(x), sketch(x.double()))
     if dtype == torch.int64:

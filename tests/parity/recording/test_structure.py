@@ -82,7 +82,7 @@ def test_buffers_may_come_and_go(name: str, tmp_path: Path) -> None:
 
 
 def test_a_model_that_takes_no_hooks_is_refused_with_what_to_record(tmp_path: Path) -> None:
-    with pytest.warns(FutureWarning):
+    with pytest.warns((FutureWarning, DeprecationWarning)):
         scripted = torch.jit.script(nn.Linear(4, 2))
     optimizer = torch.optim.SGD(scripted.parameters(), lr=0.1)
     with pytest.raises(TypeError, match="a ScriptModule, which takes no hooks; record the module"):
