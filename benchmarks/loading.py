@@ -34,6 +34,7 @@ from trainparity.report.speedup import Ratio
 from trainparity.strategies import Execution
 from trainparity.training.lane import Lane
 from trainparity.training.loop import Trainer
+from trainparity.workloads.images import centred
 
 TURN = 40
 """Batches; workers load 4 of the next turn ahead, while it is the other's."""
@@ -76,7 +77,7 @@ def _trainer(batch: int) -> Trainer:
 
 def _in_memory(trainer: Trainer, turns: int, counts: Sequence[int]) -> dict[str, Any]:
     """Return each DataLoader's time over ours, for batches cropped, mirrored and normalised alike."""
-    ours = (parts[0].batch["images"] / 127.5 - 1 for parts in trainer.batches(0, 10**6, Loader()))
+    ours = (centred(parts[0].batch["images"]) for parts in trainer.batches(0, 10**6, Loader()))
     theirs = [_torchvision(trainer, workers) for workers in counts]
     own, *others = take_turns([lambda it=it: list(islice(it, TURN)) for it in (ours, *theirs)], turns, warm_up=2)
     found = {f"DataLoader, {w} workers": figures(times, own) for w, times in zip(counts, others, strict=True)}
@@ -165,7 +166,7 @@ def _targets(memory: dict[str, Any], waiting: dict[str, float], file: dict[str, 
             what="a batch of torchvision's CIFAR10 with its best DataLoader over ours, cropped and mirrored by both",
             found=Ratio(best["ratio"], best["low"], best["high"]),
             at_least=10,
-            limited_by="drawing each sample's crop from a generator of its own, so that it depends on no other sample",
+            limited_by="copying, cropping and normalising a batch, each once",
         ),
         Target(
             name="share of a step that waits",

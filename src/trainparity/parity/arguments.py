@@ -29,9 +29,7 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
     if next(model.parameters(), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
     if isinstance(model, torch.jit.ScriptModule):
-        raise TypeError(
-            "the model is a ScriptModule, which takes no hooks; record the module it was made of"
-        )
+        raise TypeError("the model is a ScriptModule, which takes no hooks; record the module it was made of")
     if lazy := [name for name, parameter in model.named_parameters() if is_lazy(parameter)]:
         raise ValueError(f"{lazy[0]} has no shape yet; let a first batch pass through the model before it is recorded")
     for name, (value, least) in numbers.items():

@@ -9,6 +9,7 @@ from torchvision.models.convnext import CNBlock, CNBlockConfig, ConvNeXt
 from torchvision.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.images import centred
 from trainparity.workloads.options.classifier import ClassifierOptions
 
 PATCH = 4
@@ -102,7 +103,7 @@ class Classifier(Workload):
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes] of images of 0 to 255 with one or three channels."""
-        images, size = batch["images"].expand(-1, 3, -1, -1).float() / 127.5 - 1, self.options.image_size
+        images, size = centred(batch["images"].expand(-1, 3, -1, -1)), self.options.image_size
         if size is not None:
             images = interpolate(images, size=(size, size), mode="bilinear", align_corners=False)
         scores: Tensor = model(images)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trainparity.validation import Section
 from trainparity.workloads import sampling
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.images import centred
 from trainparity.workloads.noise_schedule import DIFFUSION_STEPS, kept_variance
 from trainparity.workloads.options.ddpm import DdpmOptions
 from trainparity.workloads.randomness import SampleRandomness
@@ -111,7 +112,7 @@ class Ddpm(Workload):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Sum over samples the squared error on the noise, averaged over a sample's pixels."""
         noise = batch["noise"]
-        clean = batch["images"].float() / 127.5 - 1
+        clean = centred(batch["images"])
         noisy = batch["signal"][:, None, None, None] * clean + batch["sigma"][:, None, None, None] * noise
         error = (model(noisy, batch["time"]) - noise).square()
         loss: Tensor = error.flatten(1).mean(1).sum()

@@ -1,10 +1,13 @@
 """Randomness as a function of (seed, epoch, sample): the same on any device count, order or worker."""
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from trainparity.workloads import philox
 
 
 class SampleRandomness:
@@ -18,7 +21,7 @@ class SampleRandomness:
     def __init__(self, seed: int, epoch: int, samples: Tensor) -> None:
         """Take the run's seed, the epoch and the samples' indices in the dataset, int64 [B]."""
         self._key = np.array([seed, epoch], dtype=np.uint64)
-        self._samples = samples.tolist()
+        self._samples = samples.numpy().astype(np.uint64)
         self._draws = 0
 
     def normal(self, *shape: int) -> Tensor:
@@ -27,11 +30,26 @@ class SampleRandomness:
 
     def uniform(self, *shape: int) -> Tensor:
         """Draw uniformly from [0, 1): float32 [B, *shape]."""
-        return self._stack([g.random(shape, dtype=np.float32) for g in self._generators()])
+        if prod(shape) > _FEW:
+            return self._stack([g.random(shape, dtype=np.float32) for g in self._generators()])
+        words = self._words(shape) >> np.uint64(8)
+        return torch.from_numpy(words.astype(np.float32) * np.float32(2**-24))
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         """Draw integers uniformly from [low, high): int64 [B, *shape]."""
+        choices = high - low
+        if prod(shape) <= _FEW and 0 < choices < 2**32:
+            products = self._words(shape) * np.uint64(choices)
+            # Lemire (arXiv 1805.10941): a sample one of whose words would favour some integers draws another word.
+            if ((products & np.uint64(2**32 - 1)) >= np.uint64(2**32 % choices)).all():
+                return torch.from_numpy((products >> np.uint64(32)).astype(np.int64) + low)
+            self._draws -= 1
         return self._stack([g.integers(low, high, shape) for g in self._generators()])
+
+    def _words(self, shape: tuple[int, ...]) -> philox.Words:
+        """Draw 32-bit words for each sample at once: uint64 [B, *shape]."""
+        self._draws += 1
+        return philox.words(self._key, self._draws, self._samples, prod(shape)).reshape(-1, *shape)
 
     def _generators(self) -> Iterator[np.random.Generator]:
         """Yield the generator of each sample; every draw gets counters of its own.
@@ -41,7 +59,7 @@ class SampleRandomness:
         self._draws += 1
         philox = np.random.Philox(key=self._key, counter=np.array([0, 0, self._draws, 0], dtype=np.uint64))
         generator, state = np.random.Generator(philox), philox.state
-        for sample in self._samples:
+        for sample in self._samples.tolist():
             state["state"]["counter"][3] = sample
             philox.state = state
             yield generator
@@ -49,3 +67,7 @@ class SampleRandomness:
     @staticmethod
     def _stack(values: list[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.stack(values))
+
+
+_FEW = 64
+"""Numbers of a sample up to which all samples' are drawn together; more are drawn faster one sample at a time."""

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, pad
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from trainparity.workloads.base import Batch, Workload
+from trainparity.workloads.images import centred
 from trainparity.workloads.options.resnet import GROUPS, ResnetOptions
 from trainparity.workloads.randomness import SampleRandomness
 
@@ -109,7 +110,7 @@ class Resnet(Workload):
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes] of images of 0 to 255."""
-        scores: Tensor = model(batch["images"].float() / 127.5 - 1)
+        scores: Tensor = model(centred(batch["images"]))
         return scores
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
