@@ -104,6 +104,7 @@ PROVED: dict[str, list[Pair]] = {
     "ranks-disagree": [
         ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
+        ({"ranks": 2}, ranks_part(gradients=OFF, rank__gradient=torch.tensor([[5, 7]] * T))),
     ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
