@@ -64,6 +64,17 @@ GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
 
 
+def silent(array: str, column: int) -> torch.Tensor:
+    """Return an array of a trace with zeros in one column."""
+    values = trace().arrays[array].clone()
+    values[:, column] = 0
+    return values
+
+
+ZEROS = {"start__sketch": silent("start/sketch", 2), "activation__sketch": silent("activation/sketch", 4)}
+"""Weights of zero, of `b`, which returns zeros."""
+
+
 def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Clip by hand: another part is kept in each step."""
     return {name: g * 0.5 / (1 + step) for name, g in found.items()}
@@ -104,6 +115,7 @@ PROVED: dict[str, list[Pair]] = {
     "ranks-disagree": [
         ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
+        ({"ranks": 2}, ranks_part(gradients=OFF, rank__gradient=torch.tensor([[5, 7]] * T))),
     ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
@@ -172,6 +184,7 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.1}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
+        (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),

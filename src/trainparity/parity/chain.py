@@ -1,6 +1,6 @@
 """Where on the way of one step two runs part: what modules return, and the gradients that come back through them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -43,6 +43,8 @@ class Chain:
     """Those judged whose gradient is beyond the margin, by a factor or not."""
     bent: list[str]
     """Those judged whose gradient is more than `_ROUNDED` floors off when the factor is taken away."""
+    reached: list[str]
+    """The model's modules to whose output a gradient comes back that is more than `_ROUNDED` floors off."""
     backward: list[str]
     """Those whose gradient is beyond the margin when that factor is taken away, and further beyond it than the forward
     pass, whose small differences a curved function makes larger."""
@@ -80,6 +82,7 @@ class Chain:
             factor=factor,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),
+            reached=gradients.beyond(_inside(given_back), 1.0, _ROUNDED),
             backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
 
@@ -94,6 +97,14 @@ class Chain:
             return False
         return True if inside and inside <= set(self.names) else None
 
+    def another_form(self, off: Collection[str]) -> bool:
+        """Tell whether the runs part only in the form of what the model returns, as log-probabilities for logits.
+
+        No module inside is among `off` then, and what comes back to them agrees: one loss of what they make.
+        """
+        ends = all(name.startswith(OUTPUT) for name in off)
+        return ends and bool(set(self.inside) & set(self.given_back)) and not self.reached
+
     @property
     def first_other_bits(self) -> str | None:
         """The first that is not equal to the last bit, behind others that are: where equal weights make something else.
@@ -107,7 +118,7 @@ class Chain:
     @property
     def inside(self) -> list[str]:
         """The model's modules that both runs have seen: none where one of them runs compiled."""
-        return [name for name in self.names if not name.startswith((INPUT, OUTPUT))]
+        return _inside(self.names)
 
     @property
     def other_inputs(self) -> list[str]:
@@ -156,6 +167,11 @@ _ROUNDED = 2
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""
+
+
+def _inside(names: Sequence[str]) -> list[str]:
+    """Return what the model's modules return, without what the model itself is given and returns."""
+    return [name for name in names if not name.startswith((INPUT, OUTPUT))]
 
 
 def _made(names: Sequence[str]) -> list[str]:

@@ -85,7 +85,8 @@ class Difference:
         passed = [name for name in chain.forward if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
-        return bool(passed or chain.given_otherwise)
+        off = {*passed, *chain.given_otherwise}
+        return bool(off) and not chain.another_form(off)
 
     @property
     def may_be_update(self) -> bool:

@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     precision.other_format,
     # What no named fault explains, placed by outputs and their gradients.
     forward.forward,
+    forward.hidden_by_zeros,
     optimizer.moved_otherwise,
     targets.loss_or_targets,
     penalties.weights_penalised,

@@ -1,5 +1,7 @@
 """Modules in evaluation mode."""
 
+import torch
+
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
 
@@ -17,6 +19,11 @@ def _odd(difference: Difference) -> list[str]:
     return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
 
 
+def _other_samples(difference: Difference) -> bool:
+    hashes = difference.pair("samples")
+    return hashes is not None and not torch.equal(*hashes)
+
+
 @rule(
     "eval-mode",
     "forward",
@@ -30,8 +37,8 @@ def eval_mode(difference: Difference) -> Finding | None:
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
     effective = set(odd) & set(difference.left.layout.modal)
-    if not effective and difference.chain.outputs_agree:
-        return None  # modules that compute the same in both modes
+    if not effective and (difference.chain.outputs_agree or _other_samples(difference)):
+        return None  # modules that compute the same in both modes, or others that were given something else
     names = list(difference.left.layout.modules)
     shown = [name for name in odd if name in effective] or odd
     run = difference.who(bool(modes[0][names.index(shown[0])]))

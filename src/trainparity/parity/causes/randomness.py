@@ -3,7 +3,7 @@
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.passes import INPUT
+from trainparity.parity.recording.passes import INPUT, module_of
 
 
 @rule(
@@ -27,7 +27,7 @@ def randomness(difference: Difference) -> Finding | None:
     }
     if any(d.any() for d in drew):
         same_state = int(states[0][0]) == int(states[1][0])
-        dropped = "Dropout" in difference.activation_kind()  # and all before it agrees
+        dropped = "Dropout" in difference.activation_kind() and module_of(first) in difference.left.layout.modal
         if same_state and rows[0] == rows[1] and bool(drew[0].any()) == bool(drew[1].any()) and not dropped:
             return None  # equal masks: something else is off
         evidence["same_generator_state"] = same_state

@@ -116,12 +116,15 @@ _AS_MADE = 1e-3
 
 
 def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
-    """Yield the run whose ranks alone disagree, at the step or before, with the first such row."""
+    """Yield the run whose ranks alone disagree, with the first such row.
+
+    At the step or before; or later, where gradients disagree at the step, which a learning rate of 0 does not apply.
+    """
     row = disagreement(difference.left, difference.right)
-    if row is None or row > difference.row:
+    if row is None:
         return
     for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
-        if _disagree(trace)[row]:
+        if _disagree(trace)[row] and (row <= difference.row or not _gradients_agree(trace, difference.row)):
             yield side, trace, row
 
 

@@ -58,12 +58,9 @@ def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence
     """Return the optimizer's numeric settings by name, for each parameter: float64 [P]; `betas` as `betas.0`, ..."""
     position = {id(parameter): index for index, parameter in enumerate(parameters)}
     settings: dict[str, Tensor] = {}
-    options = optimizer.defaults.keys() | {"lr"}  # other entries are notes of schedulers and of the loop
     for group in optimizer.param_groups:
         held = [position[id(p)] for p in group["params"] if id(p) in position]
-        for key, value in group.items():
-            if key not in options:
-                continue
+        for key, value in _options(optimizer, group).items():
             parts = value if isinstance(value, tuple | list) else (value,)
             for index, part in enumerate(parts):
                 if isinstance(part, bool | int | float) or (isinstance(part, Tensor) and part.numel() == 1):
@@ -71,6 +68,16 @@ def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence
                     empty = torch.zeros(len(parameters), dtype=torch.float64)
                     settings.setdefault(name, empty)[held] = float(part)
     return settings
+
+
+_NOTES = {"params", "initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"}
+"""What a group of parameters holds beside its optimizer's options: the parameters, and what schedulers note there."""
+
+
+def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group's options: what the optimizer has a default for, or all where it has none, as Muon with Adam."""
+    known = optimizer.defaults.keys() | {"lr"} if optimizer.defaults else group.keys() - _NOTES
+    return {key: value for key, value in group.items() if key in known}
 
 
 def state_norm(parameter: Tensor, state: dict[str, Any]) -> float:

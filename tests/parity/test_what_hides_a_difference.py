@@ -1,0 +1,95 @@
+"""Weights of zero, dropout that keeps all and another form of the outputs hide where runs part, or that they do not."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from tests.support.against_twins import compared
+from trainparity.records.verdict import Verdict
+
+Function = Callable[[Tensor], Tensor]
+LABELS = torch.arange(16) % 10
+
+
+class Residual(nn.Module):
+    """A classifier whose block adds nothing yet, as its last weights are zero."""
+
+    def __init__(self, function: Function, returns: Function) -> None:
+        super().__init__()
+        self.inner, self.outer, self.head = nn.Linear(4, 8), nn.Linear(8, 4, bias=False), nn.Linear(4, 10)
+        nn.init.zeros_(self.outer.weight)
+        self.function, self.returns = function, returns
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.returns(self.head(values + self.outer(self.function(self.inner(values)))))
+
+
+class Times(nn.Module):
+    """Multiplies what it is given."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values * self.factor
+
+
+def train(make: Callable[[], nn.Module], loss: Function, coarse: bool, folder: Path, twin: int) -> None:
+    """Train a new model for 4 steps, in bf16 where asked."""
+    torch.manual_seed(0)
+    model = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                outputs = model(torch.randn(16, 4, generator=draws))
+            loss(outputs.float()).backward()
+            optimizer.step()
+
+
+cross_entropy = partial(nn.functional.cross_entropy, target=LABELS)
+nll = partial(nn.functional.nll_loss, target=LABELS)
+log_softmax = partial(torch.log_softmax, dim=1)
+logits = partial(Residual, torch.relu, torch.Tensor.float)
+log_probabilities = partial(Residual, torch.relu, log_softmax)
+
+
+def test_another_function_in_front_of_weights_of_zero_is_the_forward_pass(tmp_path: Path) -> None:
+    other = partial(Residual, nn.functional.gelu, torch.Tensor.float)
+    verdict = compared(*(partial(train, make, cross_entropy, False) for make in (logits, other)), tmp_path)
+    assert verdict.cause == "forward", verdict.explanation
+    assert "what outer is given differs" in str(verdict.explanation)
+    assert "its weights are zero" in str(verdict.explanation)
+
+
+def test_another_function_in_front_of_a_dropout_that_keeps_all_is_the_forward_pass(tmp_path: Path) -> None:
+    def make(factor: float) -> nn.Module:
+        return nn.Sequential(Times(factor), nn.Dropout(0.0), nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 10))
+
+    verdict = compared(*(partial(train, partial(make, f), cross_entropy, False) for f in (1.0, 1.5)), tmp_path)
+    assert verdict.cause == "forward", verdict.explanation
+
+
+def in_bf16(folder: Path, make: Callable[[], nn.Module], loss: Function) -> Verdict:
+    """Compare with a training on log-probabilities in bf16, which hides more in gradients than in outputs."""
+    return compared(partial(train, log_probabilities, nll, True), partial(train, make, loss, True), folder)
+
+
+@pytest.mark.parametrize("make", [logits, log_probabilities])
+def test_another_form_of_the_outputs_is_the_same_training(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
+    verdict = in_bf16(tmp_path, make, cross_entropy)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def test_another_form_of_the_outputs_does_not_hide_other_labels(tmp_path: Path) -> None:
+    labels = LABELS.clone()
+    labels[3], labels[4] = LABELS[4], LABELS[3]
+    assert in_bf16(tmp_path, logits, partial(nn.functional.cross_entropy, target=labels)).verdict == "different"
