@@ -17,6 +17,12 @@ def _odd(difference: Difference) -> list[str]:
     return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
 
 
+def _one_alone_draws(difference: Difference) -> bool:
+    """Tell whether the forward pass draws random numbers in one run only: a zeroed layer may yet hide what they do."""
+    drew = difference.pair("rank/drew")
+    return drew is not None and bool(drew[0].any()) != bool(drew[1].any())
+
+
 @rule(
     "eval-mode",
     "forward",
@@ -30,7 +36,7 @@ def eval_mode(difference: Difference) -> Finding | None:
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
     effective = set(odd) & set(difference.left.layout.modal)
-    if not effective and difference.chain.outputs_agree:
+    if not effective and difference.chain.outputs_agree and not _one_alone_draws(difference):
         return None  # modules that compute the same in both modes
     names = list(difference.left.layout.modules)
     shown = [name for name in odd if name in effective] or odd
