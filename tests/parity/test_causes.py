@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support import synthetic
 from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled, trace
 from trainparity.parity.causes import IDENTIFIERS, RULES
+from trainparity.parity.causes.loss import scaled as scaled_loss
 from trainparity.parity.causes.start import weights_not_loaded
 from trainparity.parity.placement import place
 
@@ -42,6 +44,10 @@ def only_update(factor: float) -> dict[str, Any]:
     return {"lr": lambda step: 0.1 * factor, "setting__lr": ones(T, P, value=0.1)}
 
 
+def warming_up(step: int) -> float:
+    return 0.1 * step
+
+
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
 PASSES = "rank__backwards", "rank__reached"
@@ -57,6 +63,8 @@ DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
 OTHER = ones(T, P, value=0.5)
+HEAD_TWICE = 0.1 * torch.arange(T, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, 2.0])
+MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 2000], 1)
 
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
@@ -120,13 +128,17 @@ PROVED: dict[str, list[Pair]] = {
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
     ],
-    "eval-mode": [({}, {"gradients": OFF, "evaluating": evaluating("drop")})],
+    "eval-mode": [
+        ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),
+        ({**DREW}, {"gradients": OFF, "activations": {"a": 0.1}, "evaluating": evaluating("a")}),
+    ],
     "samples": [
         ({}, {"gradients": OFF, **seen(IDS + 1)}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "layout": {"groups": [0, 0]}}),
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(torch.where(IDS == 9, IDS, IDS + 1000))}),
+        (CONTENT, {**CONTENT, "gradients": OFF, **seen(MORE_AT_ZERO)}),
         ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "gradients-not-zeroed": [
@@ -206,9 +218,17 @@ PROVED: dict[str, list[Pair]] = {
     "parameters-not-updated": [
         ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
         ({}, {"gradients": scaled(1.5, "a.bias", since=1), "sequence": torch.tensor([0, 2, 3, 4])}),
+        ({}, {"gradients": scaled(0), "rank__micro": NO_MICRO[:, :1], "rank__backwards": 0 * whole(T, 1)}),
     ],
-    "learning-rate": [({}, {"lr": lambda step: 0.2})],
-    "schedule": [({}, {"lr": lambda step: 0.1 * 0.9**step}), ({}, {"lr": lambda step: 0.1 if step < 2 else 0.05})],
+    "learning-rate": [
+        ({}, {"lr": lambda step: 0.2}),
+        ({"lr": warming_up}, {"lr": lambda step: 0.15 * step}),
+        ({"lr": warming_up}, {"lr": lambda step: 0.2 * step, "setting__lr": HEAD_TWICE}),
+    ],
+    "schedule": [
+        ({}, {"lr": lambda step: 0.1 * 0.9**step}), ({}, {"lr": lambda step: 0.1 if step < 2 else 0.05}),
+        ({"lr": warming_up}, {"lr": lambda step: warming_up(2 * step)}),
+    ],
     "optimizer-state": [
         ({}, {**only_update(1.1), "layout": {"optimizer": "Adam"}}),
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
@@ -326,6 +346,15 @@ def test_outputs_gradients_that_differ_by_one_factor_are_no_other_loss() -> None
     doubled = difference({}, {"gradients": OFF})
     doubled.right.arrays["activation_gradient/sketch"] *= 2
     assert doubled.chain.factor == pytest.approx(2) and doubled.chain.backward == []
+
+
+@pytest.mark.parametrize(("factor", "proved"), [(0.6, False), (2.0, True)])
+def test_of_a_model_of_one_number_a_factor_proves_only_a_count(
+    factor: float, proved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic, "SHAPES", {"temperature": [1]})
+    found = difference({"steps": 3}, {"steps": 3, "gradients": scaled(factor), "parts": 2})
+    assert (scaled_loss.test(found) is not None) == proved
 
 
 def test_more_samples_are_said_to_be_more() -> None:

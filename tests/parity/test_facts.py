@@ -25,6 +25,9 @@ def option(value: float) -> torch.Tensor:
     return torch.full((T, P), value, dtype=torch.float64)
 
 
+NOTHING_KEPT_AT_TWO = torch.tensor([[0.0], [1.0], [0.0], [1.0]]).expand(T, P)
+
+
 def whole(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.int64)
 
@@ -37,6 +40,8 @@ def whole(*shape: int) -> torch.Tensor:
         ({}, {"setting__weight_decay": option(0.0)}, "optimizer-state"),
         ({"limit": 1.0}, {"limit": 1.01}, "clipping"),
         ({"limit": 1.0}, {}, "clipping"),
+        ({"limit": 1.0}, {"limit": 1.0, "applied__norm": trace(limit=1.0).arrays["applied/norm"] / 1024}, "clipping"),
+        ({}, {"state__norm": NOTHING_KEPT_AT_TWO}, "optimizer-state"),
         ({}, {"evaluating": torch.tensor([[False, False, False, True, False]] * T)}, "eval-mode"),
         ({}, {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0)}, "grad-scaler"),
         ({"layout": {"choices": {"search": "None"}}}, {"layout": {"choices": {"search": "wolfe"}}}, "optimizer-state"),
@@ -48,7 +53,11 @@ def whole(*shape: int) -> torch.Tensor:
 )  # fmt: skip
 def test_a_fact_that_differs_makes_the_runs_different(left: dict[str, Any], right: dict[str, Any], cause: str) -> None:
     found = judged(left, {"parts": 2, **right})
-    assert (found.verdict, found.cause, found.step) == ("different", cause, 0 if cause != "schedule" else 1)
+    assert (found.verdict, found.cause, found.step) == (
+        "different",
+        cause,
+        {"schedule": 1}.get(cause, 2 if "state__norm" in right else 0),
+    )
     assert found.explanation and found.advice
 
 
@@ -70,6 +79,8 @@ def test_a_fact_that_differs_makes_the_runs_different(left: dict[str, Any], righ
         ({}, {"scale__value": torch.full((T,), 1024.0)}),
         ({}, {"layout": {"optimizer": "FusedSGD"}}),
         ({}, {"lr": lambda step: 0.1 * (1 + 1e-9)}),
+        ({}, {"state__norm": torch.zeros(T, P)}),
+        ({}, {"state__norm": NOTHING_KEPT_AT_TWO, "layout": {"optimizer": "FusedSGD"}}),
     ],
 )  # fmt: skip
 def test_what_need_not_agree_is_no_fact(left: dict[str, Any], right: dict[str, Any]) -> None:

@@ -109,6 +109,19 @@ def test_gradients_that_come_after_clipping_are_recorded_as_they_are_applied(
     assert torch.equal(seen["gradient/norm"], seen["applied/norm"]) and seen["gradient/norm"].all()
 
 
+def test_gradients_clipped_twice_are_recorded_before_both(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    watch.begin()
+    model(X).square().sum().backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    seen = watch.end()
+    assert float(seen["gradient_norm"]) == pytest.approx(float(norm), rel=1e-6)
+    assert seen["clip/calls"] == 2 and seen["clip/cuts"] == 1
+
+
 def test_clipping_in_two_calls_is_seen_once(
     watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:

@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     inputs.made_otherwise,
     inputs.other_inputs_beside,
     # What is done to the gradient between backward and the update, seen as it happens.
+    unmoved.never_reached,
     accumulation.gradients_not_zeroed,
     accumulation.missing_backward,
     ranks.never_reduced,

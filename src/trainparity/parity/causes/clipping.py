@@ -111,7 +111,7 @@ def _clipped_otherwise(difference: Difference) -> bool:
         return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
     noise = difference.margin * difference.noise("gradient")  # of the norms
-    return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * max(kept)
+    return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
 
 
 _GROWN = 1e-4

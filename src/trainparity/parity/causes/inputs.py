@@ -34,7 +34,9 @@ def _other_input(difference: Difference) -> bool:
         return False
     chain = difference.chain
     inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
-    reached = not chain.outputs_agree or bool(inside and is_coarse(difference.left.layout))
+    # A layer that is still zero hides it from the outputs, and not from the gradients of what lies before the layer.
+    same_loss = bool(chain.judged) and not set(chain.judged) & set(chain.backward)
+    reached = not chain.outputs_agree or bool(inside and (same_loss or is_coarse(difference.left.layout)))
     return bool(chain.other_inputs) and reached and torch.equal(*hashes)
 
 

@@ -1,5 +1,7 @@
 """A loss that is divided by another number, or weighs its micro-batches otherwise."""
 
+import math
+
 from torch import Tensor
 
 from trainparity.parity.causes.batchnorm import sizes
@@ -16,7 +18,8 @@ from trainparity.records.numbers import exact, number
 @rule(
     "loss-normalisation",
     "loss",
-    proof="the gradient is the reference's times one number, in every parameter",
+    proof="the gradient is the reference's times one number, in every parameter (of more than one number, or by a "
+    "count of samples, micro-batches or ranks)",
     advice="divide the summed loss once by the number of samples (or tokens) of the whole global batch",
 )
 def scaled(difference: Difference) -> Finding | None:
@@ -29,7 +32,7 @@ def scaled(difference: Difference) -> Finding | None:
         or abs(factor - 1) <= _tolerance(difference)
     ):
         return None
-    if not _seen_at_the_outputs(difference, factor):
+    if not _seen_at_the_outputs(difference, factor) or (_one_number(difference) and not _guess(difference, factor)):
         return None
     changed = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
     left, right = difference.left, difference.right
@@ -82,6 +85,11 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and abs(chain.factor / factor - 1) < _SAME_FACTOR)
+
+
+def _one_number(difference: Difference) -> bool:
+    """Tell whether the model is one number, as a temperature that is learned: any gradient is a multiple of another."""
+    return sum(math.prod(shape) for shape in difference.left.layout.parameters.values()) == 1
 
 
 def _both(difference: Difference) -> tuple[Trace, Trace]:

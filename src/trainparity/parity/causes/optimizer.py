@@ -45,15 +45,29 @@ def _against(difference: Difference, name: str) -> str:
     return f"{name}{where}: {exact(float(values[0][furthest]))} against {exact(float(values[1][furthest]))}"
 
 
+def _state_lost(difference: Difference) -> bool:
+    """Tell whether one run alone begins the step with nothing of earlier ones, which the same optimizer keeps in both.
+
+    A state that is seen in no step may lie elsewhere, as in a wrapper.
+    """
+    norms, classes = difference.pair("state/norm"), _classes(difference)
+    if norms is None or classes[0] != classes[1] or not difference.may_be_update:
+        return False
+    kept = [trace.arrays["state/norm"].any() for trace in (difference.left, difference.right)]
+    return bool(all(kept) and norms[0].any() != norms[1].any())
+
+
 @rule(
     "optimizer-state",
     "update",
     proof="gradients and learning rate agree; another class, or other moments or step counts before the update",
     advice="give both runs one optimizer with one set of options, and restore its state with the weights",
+    differs=_state_lost,
 )
 def optimizer_state(difference: Difference) -> Finding | None:
     """Another optimizer, or other moments and step counts before the update."""
-    if difference.stage != "update":
+    none_kept = _state_lost(difference)
+    if difference.stage != "update" and not none_kept:
         return None
     classes = _classes(difference)
     if classes[0] != classes[1]:
@@ -63,7 +77,7 @@ def optimizer_state(difference: Difference) -> Finding | None:
         return None
     total = [float(torch.linalg.vector_norm(norm)) for norm in norms]
     apart = abs(total[0] - total[1]) > max(1e-3, difference.tolerance) * max(total)
-    if not apart and steps[0] == steps[1]:
+    if not (none_kept or apart) and steps[0] == steps[1]:
         return None
     lost = (
         " (one of them has none: lost on resume, or with an optimizer made anew)"

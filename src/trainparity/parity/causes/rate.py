@@ -21,9 +21,12 @@ def learning_rate(difference: Difference) -> Finding | None:
     if not _differs(difference):
         return None
     left, right = _rates(difference)
-    ratios = right / left
-    if difference.row or not facts.close(ratios, ratios[:1].expand_as(ratios)):
+    begun = (left != 0) | (right != 0)  # a warm-up begins with zero
+    ratios = (right / left)[begun]
+    if begun[: difference.row].any() or not facts.close(ratios, ratios[:1].expand_as(ratios)):
         return None
+    if difference.row and _speed(left, right) and not _of_some(difference):
+        return None  # a warm-up that runs faster has such rates as well
     return Finding(
         f"the learning rate of {difference.runs[1]} is {exact(float(ratios[0]))} times that of {difference.runs[0]}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
@@ -60,6 +63,12 @@ def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
     apart = (right[difference.row] / left[difference.row]).log().abs().nan_to_num(0.0)
     furthest = int(torch.where(facts.held(difference), apart, -1.0).argmax())
     return left[:, furthest], right[:, furthest]
+
+
+def _of_some(difference: Difference) -> bool:
+    """Tell whether some parameters have equal learning rates, where a schedule moves those of all."""
+    left, right = (rates[facts.held(difference)] for rates in difference.pair("setting/lr") or ())
+    return bool(((left == right) & (left != 0)).any())
 
 
 def _speed(left: Tensor, right: Tensor) -> int | None:

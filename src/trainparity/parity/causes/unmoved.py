@@ -42,6 +42,26 @@ def steps_left_out(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "parameters-not-updated",
+    "update",
+    proof="an optimizer makes steps, and no backward pass ever reaches a parameter that it holds",
+    advice="make the optimizer from the parameters of the model that the loss is made with: not of a copy of it, and "
+    "after it is loaded, wrapped or replaced",
+)
+def never_reached(difference: Difference) -> Finding | None:
+    """An optimizer whose parameters have no part in the loss, as those of a copy."""
+    traces = difference.left, difference.right
+    reached = [bool(t.arrays["rank/backwards"].any() or t.arrays["gradient/norm"].any()) for t in traces]
+    if difference.stage != "gradient" or reached[0] == reached[1]:
+        return None
+    return Finding(
+        f"no backward pass reaches what the optimizer of {difference.who(not reached[0])} holds, in any traced step: "
+        "the loss is made with other tensors",
+        {"reached": [float(one) for one in reached]},
+    )
+
+
 def _unheld(difference: Difference) -> list[str]:
     """Return the parameters with a gradient in both runs that one optimizer alone holds."""
     layouts = difference.left.layout, difference.right.layout

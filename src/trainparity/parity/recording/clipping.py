@@ -1,5 +1,6 @@
 """What one step does to its gradients between backward and the update: a loss scale, and clipping."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -104,11 +105,20 @@ class ClippingHooks(intercept.Listener):
         carrying = (member for member in self.optimizer.members if id(member) not in self._unscaled)
         return self.scale > 0 and any(map(looked_at, carrying))
 
+    def _last(self) -> _Clip | None:
+        """Return the calls after the last backward pass as one: the gradient that they see first, and what cuts it."""
+        last = [clip for clip in self._clips if clip.backwards == self._clips[-1].backwards]
+        if not last:
+            return None
+        by_value = any(math.isnan(clip.total_norm) for clip in last)
+        total_norm = math.nan if by_value else last[0].total_norm
+        return _Clip(min(clip.max_norm for clip in last), total_norm, last[-1].backwards)
+
     def read(self) -> dict[str, Tensor]:
         """Return the step's arrays of a trace, complete on rank 0. Every rank must call it after the update."""
         none = _Clip(_NO_CLIP, _NO_CLIP, 0)
         cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
-        first, last = (cuts or [none])[0], (self._clips or [none])[-1]
+        first, last = (cuts or [none])[0], self._last() or none
         return {
             "clip/calls": torch.tensor(len(self._clips)),
             "clip/max_norm": torch.tensor(last.max_norm, dtype=torch.float64),

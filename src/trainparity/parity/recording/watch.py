@@ -227,12 +227,13 @@ class StepWatch:
 
     @unseen
     def _see_gradients_again(self) -> None:
-        """Record the gradients before a call that clips: of several the last sees the most micro-batches."""
+        """Record the gradients before a call that clips: of several the first after the last backward pass."""
         if self.structure.changed():
             return
         self._meeting.meet()
         self.given.see(self._parameters(), made=self.backward.begun)
-        self._gradient_seen = False
+        if ranks.gather(torch.tensor(self.backward.count > self._backwards_seen)).any():
+            self._gradient_seen = False
         self._see_gradients()
 
     def _record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
