@@ -95,6 +95,7 @@ def trace(
             "start/sketch": torch.stack([sketch(w) for w in before.values()]),
             "activation/sketch": torch.stack([sketch(a) for a in seen.values()]),
             "activation_gradient/sketch": torch.stack([sketch(b) for b in back.values()]),
+            "activation/numbers": torch.full((len(seen),), 6 * SAMPLES),
             "gradient/levels": torch.stack([levels(g) for g in whole.values()]),
             "applied/norm": torch.stack([kept * g.norm() for g in whole.values()]),
             "state/norm": torch.ones(len(SHAPES)) * step, "optimizer_step": torch.tensor(float(step)),

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from trainparity.parity.constant_buffers import without_own_constants
 from trainparity.parity.detail import describe
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
@@ -112,6 +113,7 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     lengths = ours.layout.steps, theirs.layout.steps
     if ours.layout.window == theirs.layout.window:
         ours, theirs, *found = shared_steps(ours, theirs, *found)
+    ours, theirs, *found = without_own_constants(ours, theirs, *found)
     return _Pair(ours, theirs, found, _floor(ours, found), lengths)
 
 

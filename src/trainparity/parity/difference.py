@@ -85,8 +85,17 @@ class Difference:
         passed = [name for name in chain.forward if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
-        off = {*passed, *chain.given_otherwise}
+        off = {*(name for name in passed if name not in self._of_other_size), *chain.given_otherwise}
         return bool(off) and not chain.another_form(off)
+
+    @property
+    def _of_other_size(self) -> set[str]:
+        """What has more numbers in one run, such as those of further padding: its sums can't agree."""
+        counts = [
+            dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
+            for trace in (self.left, self.right)
+        ]
+        return {name for name, count in counts[0].items() if counts[1].get(name) != count}
 
     @property
     def may_be_update(self) -> bool:

@@ -19,16 +19,15 @@ def _odd(difference: Difference) -> list[str]:
     return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
 
 
-<<<<<<< HEAD
 def _other_samples(difference: Difference) -> bool:
     hashes = difference.pair("samples")
     return hashes is not None and not torch.equal(*hashes)
-=======
+
+
 def _one_alone_draws(difference: Difference) -> bool:
     """Tell whether the forward pass draws random numbers in one run only: a zeroed layer may yet hide what they do."""
     drew = difference.pair("rank/drew")
     return drew is not None and bool(drew[0].any()) != bool(drew[1].any())
->>>>>>> vis
 
 
 @rule(
@@ -44,13 +43,9 @@ def eval_mode(difference: Difference) -> Finding | None:
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
     effective = set(odd) & set(difference.left.layout.modal)
-<<<<<<< HEAD
-    if not effective and (difference.chain.outputs_agree or _other_samples(difference)):
+    agree = difference.chain.outputs_agree and not _one_alone_draws(difference)
+    if not effective and (agree or _other_samples(difference)):
         return None  # modules that compute the same in both modes, or others that were given something else
-=======
-    if not effective and difference.chain.outputs_agree and not _one_alone_draws(difference):
-        return None  # modules that compute the same in both modes
->>>>>>> vis
     names = list(difference.left.layout.modules)
     shown = [name for name in odd if name in effective] or odd
     run = difference.who(bool(modes[0][names.index(shown[0])]))

@@ -52,12 +52,25 @@ def without_gradient(difference: Difference, name: str) -> str:
 
 
 def adds_up(trace: Trace, row: int) -> bool:
-    """Tell whether the gradient is the mean over ranks of what their backward passes have made."""
+    """Tell whether the gradient is the mean over ranks of what their backward passes have made, or will become that."""
     micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]
     if not micro.any() or int(trace.arrays["rank/backwards"][row].amax()) > micro.shape[1]:
         return True  # not all of them were kept
     left_over = fit(micro.sum(1).mean(0), total)[1]
-    return left_over <= max(1e-3, 16 * trace.layout.stored_roundoff)
+    return left_over <= max(1e-3, 16 * trace.layout.stored_roundoff) or own_alone(trace, row)
+
+
+def own_alone(trace: Trace, row: int) -> bool:
+    """Tell whether each rank's gradient is what its own backward passes have made, and not that of another rank."""
+    made, total = trace.arrays["rank/micro"][row].sum(1), trace.arrays["rank/total"][row]
+    if len(total) < 2 or not total.any() or bool((total == total[:1]).all()):
+        return False
+    apart = torch.linalg.vector_norm(total - made, dim=1)
+    return bool((apart <= _AS_MADE * torch.linalg.vector_norm(total, dim=1)).all())
+
+
+_AS_MADE = 1e-3
+"""Part by which a gradient may differ from the sum of the passes that made it, for rounding."""
 
 
 def own_gradients_agree(difference: Difference) -> bool | None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.passes import own_alone
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Trace
 
@@ -93,26 +94,13 @@ def never_averaged(difference: Difference) -> Finding | None:
     """Gradients that no rank averages, where ranks send each other the weights: each part is one rank's own."""
     if difference.stage != "gradient":
         return None
-    own = [_own_alone(trace, difference.row) for trace in (difference.left, difference.right)]
+    own = [own_alone(trace, difference.row) for trace in (difference.left, difference.right)]
     if own[0] == own[1]:
         return None
     return Finding(
         f"the gradients of {difference.who(own[0])} are not averaged: each rank applies those that it has made itself",
         {"run": difference.who(own[0])},
     )
-
-
-def _own_alone(trace: Trace, row: int) -> bool:
-    """Tell whether each rank's gradient is what its own backward passes have made, and not that of another rank."""
-    made, total = trace.arrays["rank/micro"][row].sum(1), trace.arrays["rank/total"][row]
-    if len(total) < 2 or not total.any() or bool((total == total[:1]).all()):
-        return False
-    apart = torch.linalg.vector_norm(total - made, dim=1)
-    return bool((apart <= _AS_MADE * torch.linalg.vector_norm(total, dim=1)).all())
-
-
-_AS_MADE = 1e-3
-"""Part by which a gradient may differ from the sum of the passes that made it, for rounding."""
 
 
 def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:

@@ -24,10 +24,12 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
     sums = (
         ranks.gather_named(forward.seen.names, forward.sums().transpose(0, 1))[first_of_groups].sum(0).transpose(0, 1)
     )
+    numbers = ranks.gather_named(forward.seen.names, forward.seen.numbers(passes))
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
     reached = [one for one in passes if one.samples is not None and one.reached]
     return {
         "activation/sketch": sums[0],
+        "activation/numbers": numbers[first_of_groups].sum(0),
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
         "activation_gradient/sketch": sums[1] / len(first_of_groups) / scale,
         "evaluating": passes[0].evaluating if passes else torch.zeros(len(forward.modules), dtype=torch.bool),

@@ -16,7 +16,7 @@ _SHAPES = {
     "gradient/levels": "TPL",
     "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
-    "start/sketch": "TPS", "activation/sketch": "TAS", "activation_gradient/sketch": "TAS",
+    "start/sketch": "TPS", "activation/sketch": "TAS", "activation/numbers": "TA", "activation_gradient/sketch": "TAS",
     "applied/norm": "TP", "state/norm": "TP",
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
@@ -36,6 +36,7 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 _SETTING = "setting/"
 _WHOLE = (torch.int64, torch.bool)
 _WHOLE_NUMBERS = {
+    "activation/numbers",
     "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "aside", "num_samples", "sample_ids",
     "rank/weight",
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",

@@ -69,6 +69,8 @@ class Pass:
         """Whether a gradient came through it that can be differentiated again: `create_graph`."""
         self.activations: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
+        self.numbers: Counter[str] = Counter()
+        """How many numbers these are of."""
         self._calls: Counter[str] = Counter()
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
@@ -110,6 +112,7 @@ class Pass:
         if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch)) is None:
             return False
         _add(self.activations, name, seen)
+        self.numbers[name] += tensor.numel()
         if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:

@@ -58,6 +58,14 @@ def broadcast(values: Tensor, source: int) -> Tensor:
     return sent
 
 
+def mean(values: Tensor) -> Tensor:
+    """Return the mean of all ranks' tensors, on every rank: float32, or float64 of float64. Shapes must agree."""
+    dense = values.to_dense() if values.is_sparse else values
+    summed = dense.to(_device(), torch.promote_types(dense.dtype, torch.float32), copy=True).contiguous()
+    dist.all_reduce(summed)
+    return summed / world_size()
+
+
 def _initialised() -> bool:
     return dist.is_available() and dist.is_initialized()
 

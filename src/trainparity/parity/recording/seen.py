@@ -39,6 +39,11 @@ class Seen:
         """Note that the loop gave what it got from a pass to another part."""
         self._outputs |= {name: True for name in source.outputs if name in self._outputs}
 
+    def numbers(self, passes: Sequence[Pass]) -> Tensor:
+        """Return of how many numbers the sums are: int64 [A]."""
+        counts = [sum(one.numbers[name] for one in passes) for name in self.names]
+        return torch.tensor(counts, dtype=torch.int64)
+
     def sums(self, passes: Sequence[Pass]) -> Tensor:
         """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size]."""
         found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)

@@ -23,7 +23,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[8] = 8
+    version: Literal[9] = 9
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -93,7 +93,8 @@ class Trace:
     - `gradient/levels` [T, P, 16]: which part of a gradient's elements is how small, see `sketch.levels`.
     - `start/sketch` [T, P, S]: weights before the update. `activation/sketch`, `activation_gradient/sketch` [T, A, S]:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
-      without the loss scale; zeros where none was seen. `applied/norm` [T, P]:
+      without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
+      numbers these sums are. `applied/norm` [T, P]:
       gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].

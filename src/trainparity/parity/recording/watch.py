@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.collect import backward_arrays, forward_arrays
@@ -111,7 +112,7 @@ class StepWatch:
         self.forward.begin(expected, noise)
         self.backward.begin(noise)
         self._arrays: dict[str, Tensor] = {}
-        self._gradient_seen = False
+        self._gradient_seen = self._ranks_apart = False
         self._backwards_seen = 0
         self._evaluations = 0
         self.clipping.begin()
@@ -122,7 +123,7 @@ class StepWatch:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
         self._meeting.meet()
         parameters = self._parameters()
-        gradients = [parameter.grad for parameter in parameters]
+        gradients: list[Tensor | None] = [parameter.grad for parameter in parameters]
         clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
         if ranks.gather(torch.tensor(clipped_early)).any():  # what was clipped is not what is applied
             self._gradient_seen = False
@@ -130,6 +131,8 @@ class StepWatch:
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
+        if self._ranks_apart:
+            gradients = averaged(parameters, gradients)
         applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms(gradients)
         arrays["applied/norm"] = applied
         whole = self._record("weight", self._holding.tensors(parameters, parameters))
@@ -219,8 +222,11 @@ class StepWatch:
         self._gradient_seen, self._backwards_seen = True, self.backward.count
         parameters = self._parameters()
         gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
-        hashed = self._record("gradient", gradients)
-        self._arrays["rank/gradient"] = ranks.gather(torch.tensor(hashed))
+        hashed = ranks.gather(torch.tensor(self._record("gradient", gradients)))
+        self._arrays["rank/gradient"] = hashed
+        self._ranks_apart = bool((hashed != hashed[0]).any())
+        if self._ranks_apart:
+            self._record("gradient", averaged(parameters, gradients))
         self._arrays["rank/total"] = ranks.gather(self.backward.total())
         missing = [gradient is None for gradient in gradients]
         self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))

@@ -1,0 +1,48 @@
+"""Buffers that one run alone has."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import trainparity
+from tests.support.against_twins import compared
+
+
+class Masked(nn.Linear):
+    """A layer with a buffer or without one."""
+
+    def __init__(self, buffer: str) -> None:
+        super().__init__(4, 2)
+        if buffer:
+            self.register_buffer("own", torch.ones(4))
+        self.counts = buffer == "changing"
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if self.counts:
+            self.own += 1
+        return super().forward(values)
+
+
+def _train(buffer: str, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = Masked(buffer)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4, generator=draws)).square().mean().backward()
+            optimizer.step()
+
+
+def test_a_constant_buffer_of_one_run_is_no_difference(tmp_path: Path) -> None:
+    for left, right in (("constant", ""), ("", "constant")):
+        verdict = compared(partial(_train, left), partial(_train, right), tmp_path / f"{left}-{right}")
+        assert verdict.verdict == "bitwise", verdict.reason
+
+
+def test_a_buffer_that_changes_in_one_run_alone_is_not_left_out(tmp_path: Path) -> None:
+    verdict = compared(partial(_train, ""), partial(_train, "changing"), tmp_path)
+    assert (verdict.verdict, verdict.reason) == ("cannot judge", "buffers of one run only: own")
