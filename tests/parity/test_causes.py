@@ -337,7 +337,7 @@ def test_an_unknown_cause_is_placed_and_says_what_is_equal() -> None:
     assert "equal in both: the weights before the step, the samples, what the model returns" in str(found.explanation)
     none = torch.zeros(T, 0, SKETCH, dtype=torch.float64)
     blind = {"layout": {"outputs": [], "activations": []}, "activation__sketch": none}
-    blind["activation_gradient__sketch"] = none
+    blind |= {"activation_gradient__sketch": none, "activation__numbers": torch.zeros(T, 0, dtype=torch.int64)}
     assert judge(blind, {**blind, "gradients": OFF}).link is None
 
 
