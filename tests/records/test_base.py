@@ -207,3 +207,10 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
         unfinished.mkdir()
         (unfinished / ("x" * 300)).touch()
     assert raised.value.filename == str(tmp_path / "folder" / ("x" * 300))
+
+
+def test_a_rename_that_fails_names_that_file_once(tmp_path: Path) -> None:
+    """As over a user's quota; both names would be the same one."""
+    with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "file"):
+        pass  # nothing is written
+    assert str(raised.value).endswith(f"No such file or directory: {str(tmp_path / 'file')!r}")

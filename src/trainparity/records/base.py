@@ -147,6 +147,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.filename is not None:  # nobody knows the free path
             error.filename = str(error.filename).replace(str(unfinished), str(path))
+            if error.filename == str(error.filename2):
+                del error.filename2
         raise
     finally:
         _remove(unfinished)
