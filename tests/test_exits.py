@@ -9,9 +9,7 @@ from collections.abc import Callable
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
-import numpy
 import pytest
-from safetensors.numpy import save_file
 
 from tests.support import warm
 from trainparity.cli.app import app
@@ -77,14 +75,6 @@ def test_a_name_that_is_no_utf_8_can_be_printed(monkeypatch: pytest.MonkeyPatch)
     written = BytesIO()
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="utf-8"))
     assert exit_code(lambda: print("runs/\udcff")) == 0 and written.getvalue() == b"runs/\\udcff\n"
-
-
-def test_what_the_system_refuses_to_a_library_in_rust_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Safetensors raises no OSError, also where a disk is full."""
-    assert exit_code(lambda: save_file({"a": numpy.zeros(9)}, tmp_path / "nowhere/a.safetensors")) == 2
-    assert capsys.readouterr().err == "tensors could not be written: No such file or directory\n"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), OSError(errno.EBADF, "Bad file descriptor"), MemoryError()])

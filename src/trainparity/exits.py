@@ -11,7 +11,6 @@
 
 import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -37,9 +36,6 @@ _OF_THE_MACHINE = {
     )
 }  # fmt: skip
 """What the operating system says that no code of ours can mend."""
-
-_OF_SAFETENSORS = re.compile(r"I/O error: (?P<what>.+) \(os error (?P<number>\d+)\)")
-"""What stands in an exception of its own where a library in Rust got an error of the system."""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
@@ -75,10 +71,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except ModuleNotFoundError as error:
         sentence = extras.explain(error)
         return _said(sentence, 2) if sentence else _defect()
-    except Exception as error:
-        found = _OF_SAFETENSORS.search(str(error))
-        if found and int(found["number"]) in _OF_THE_MACHINE:
-            return _said(f"tensors could not be written: {found['what']}", 2)
+    except Exception:
         return _defect()
     return code
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainparity.launch.deaths import Machine, reason
-from trainparity.training.spec import ENDED, STACKS, Failure
+from trainparity.training.spec import ENDED, EXIT_NO_ROOM, STACKS, Failure
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer"
 STACK = """Timeout (0:00:10)!
@@ -43,6 +43,7 @@ def test_an_exception_of_its_own_is_blamed_before_a_peers_and_before_what_it_bro
     [
         (-signal.SIGSEGV, "rank 1 was ended by SIGSEGV (a segmentation fault, of compiled code)"),
         (7, "rank 1 ended with exit code 7 and no message, as by os._exit(7)"),
+        (EXIT_NO_ROOM, "rank 1 could write no file, nor where: the file system is full, or can't be written"),
     ],
 )
 def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path: Path, code: int, says: str) -> None:

@@ -165,6 +165,16 @@ def test_the_first_death_is_blamed(here: Path, how: str, name: str, reason: str)
     assert (status.reason or "").startswith(reason)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(("name", "rank"), [("plain", 0), ("ddp", 1)])
+def test_a_full_disk_fails_no_run(here: Path, name: str, rank: int) -> None:
+    """It would stay failed when there is room."""
+    before = Status.read(layout.status(RUNS, name))
+    with pytest.raises(UserError, match=rf"{name}: rank {rank}: OSError: .* No space left on device .*; make room"):
+        run(misbehaving("write", rank=rank), name)
+    assert Status.read(layout.status(RUNS, name)) == before
+
+
 def test_a_hang_ends_at_its_deadline_and_says_who_waited_for_whom(here: Path) -> None:
     status = run(misbehaving("hang", rank=1).model_copy(update={"step_deadline_s": 8.0}), "ddp")
     assert status.status == "failed"

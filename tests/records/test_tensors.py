@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -17,3 +18,10 @@ def test_tensors_that_share_memory_are_all_written(tmp_path: Path) -> None:
     found = load_file(tmp_path / "a")
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def test_what_the_system_refuses_is_an_error_of_the_system(tmp_path: Path) -> None:
+    """Safetensors raises one of its own, also where a disk is full."""
+    with pytest.raises(FileNotFoundError) as raised:
+        save({"a": torch.zeros(9)}, tmp_path / "nowhere/a")
+    assert raised.value.filename == str(tmp_path / "nowhere/a")

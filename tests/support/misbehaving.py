@@ -19,7 +19,7 @@ from trainparity.workloads import Batch
 class MisbehavingOptions(MlpOptions):
     how: Literal[
         "raise", "kill", "kill-workers", "kill-parent", "slow", "hang", "exit", "os-exit", "segfault", "no-memory",
-        "nan", "start-method", "stop",
+        "nan", "start-method", "stop", "write",
     ]  # fmt: skip
     rank: int = 0
     after: int = 5
@@ -52,6 +52,8 @@ class Misbehaving(Mlp):
                     self.options = self.options.model_copy(update={"after": 10**6})
                 case "stop":
                     os.kill(os.getpid(), signal.SIGTERM)
+                case "write":
+                    Path("/dev/full").write_text("no room")
                 case "slow":
                     time.sleep(0.2)
                 case "hang":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainparity import hiding
 from trainparity.launch.supervision import GRACE_S
-from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure
+from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Failure
 
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _MEANING = {
@@ -107,6 +107,8 @@ def _by_launcher(rank: int, codes: Mapping[int, int], reports: Mapping[int, Fail
 
 
 def _death(rank: int, code: int, machine: Machine) -> str:
+    if code == EXIT_NO_ROOM:
+        return f"rank {rank} could write no file, nor where: the file system is full, or can't be written"
     if code >= 0:
         files = hiding.files() if code == 1 else []
         hidden = f", or as {', '.join(files)} here hides what it imports under that name: rename it" if files else ""

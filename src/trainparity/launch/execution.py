@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from trainparity.environment import num_nodes
+from trainparity.errors import UserError
 from trainparity.launch.deaths import Machine, reason
 from trainparity.launch.processes import run_workers
 from trainparity.ownership import owned
@@ -12,7 +13,7 @@ from trainparity.params import Configuration, Timing
 from trainparity.records import layout
 from trainparity.records.base import Record, move_folder, write_text
 from trainparity.records.run import Status
-from trainparity.training.spec import ENDED, STACKS, Result, RunSpec
+from trainparity.training.spec import ENDED, EXIT_NO_ROOM, STACKS, Result, RunSpec
 
 _MADE_FROM = "made-from.json"
 
@@ -34,6 +35,7 @@ def execute(spec: RunSpec, runs: Path) -> Status:
 
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the next call resumes from the checkpoint.
+        UserError: a file system is full or can't be written; so does the next call then.
     """
     with owned(spec.work) as waited:
         if waited and (made := made_before(spec, runs)):
@@ -71,6 +73,8 @@ def _train(spec: RunSpec) -> Status:
     if codes or not result.exists():
         ranks = range(spec.configuration.num_processes) if num_nodes() == 1 else ()  # of the others nothing is known
         why = reason(spec.work, codes, ranks, machine)
+        if EXIT_NO_ROOM in codes.values():  # kept as failed, it would stay so when there is room
+            raise UserError(f"{spec.run}: {why}; make room, and run it again to resume from the last checkpoint")
         return status_of(spec.run, spec.configuration, status="failed", reason=why, **facts)
     trained = Result.read(result)
     return status_of(spec.run, spec.configuration, status="trained", steps=trained.steps, loss=trained.loss, **facts)

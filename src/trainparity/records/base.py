@@ -145,8 +145,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield unfinished
         _replace(path, unfinished)
     except OSError as error:
-        if error.filename is not None:  # nobody knows the free path
-            error.filename = str(error.filename).replace(str(unfinished), str(path))
+        if error.errno is not None:  # nobody knows the free path, and what can't be written names none
+            error.filename = str(error.filename or path).replace(str(unfinished), str(path))
             if error.filename == str(error.filename2):
                 del error.filename2
         raise

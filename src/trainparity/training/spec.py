@@ -72,6 +72,9 @@ class RunSpec(Record):
 EXIT_INTERRUPTED = 143
 """A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, and the next run resumes from it."""
 
+EXIT_NO_ROOM = 74
+"""A worker's exit code, EX_IOERR of sysexits.h: a file system is full or can't be written, which says nothing of the run."""
+
 
 ENDED = "ended-{}"
 """An empty file in the work folder: the rank of this number has ended as it should."""

@@ -2,14 +2,12 @@
 
 import logging
 import os
-import re
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -22,7 +20,7 @@ from trainparity.errors import UserError
 from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution
-from trainparity.training import plain_phase, timing_phase
+from trainparity.training import failure, plain_phase, timing_phase
 from trainparity.training.deadline import StepDeadline
 from trainparity.training.evaluation import evaluate, predicts
 from trainparity.training.loop import Trainer
@@ -30,7 +28,7 @@ from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
 from trainparity.training.resuming import Interrupted, any_rank_is_to_stop
-from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, STACKS, Failure, Result, RunSpec
+from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Result, RunSpec
 
 
 def main() -> int:
@@ -47,14 +45,16 @@ def main() -> int:
             print(f"{spec.run}: {error}; run it again to resume from there", file=sys.stderr)
         return EXIT_INTERRUPTED
     except SystemExit as error:
-        _report(spec, rank, f"the program called sys.exit({'' if error.code is None else repr(error.code)})")
+        failure.report(spec, rank, f"the program called sys.exit({'' if error.code is None else repr(error.code)})")
         return 1
     except UserError as error:
-        _report(spec, rank, str(error))
+        failure.report(spec, rank, str(error))
         return 1
     except (Exception, KeyboardInterrupt) as error:  # SIGINT is noted only: nobody but the user's code raises it
-        _report(spec, rank, _sentence(error))
-        return 1
+        no_room = failure.is_for_want_of_room(error)
+        with suppress(OSError) if no_room else nullcontext():
+            failure.report(spec, rank, failure.sentence(error))
+        return EXIT_NO_ROOM if no_room else 1
     (spec.work / ENDED.format(rank)).touch()
     return 0
 
@@ -66,26 +66,6 @@ def _deadline(spec: RunSpec, rank: int) -> StepDeadline:
         compiled=spec.configuration.compile != "none",
         loader_s=spec.configuration.loader.deadline_s if spec.configuration.loader.workers else 0.0,
     )
-
-
-def _report(spec: RunSpec, rank: int, message: str) -> None:
-    """Write why this rank dies, for the launcher; called while the exception is handled."""
-    line = " ".join(message.split())[:2000]
-    failure = Failure(rank=rank, time=time.time(), message=line, traceback=traceback.format_exc())
-    failure.write(spec.work / f"failure-{rank}.json")
-
-
-def _sentence(error: BaseException) -> str:
-    """Say what was raised, and where in the user's own code, or by what this called."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _LIBRARIES.search(frame.filename) and Path(frame.filename).exists()]
-    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name})" if own else ""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return "; ".join([text + place, *getattr(error, "__notes__", ())])
-
-
-_LIBRARIES = re.compile(rf"site-packages|/lib/python|^<|^{re.escape(str(Path(__file__).parents[1]))}/")
-"""Files that are none of the user's."""
 
 
 def run(spec: RunSpec, execution: Execution, deadline: StepDeadline | None = None) -> None:
