@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
