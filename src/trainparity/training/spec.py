@@ -73,7 +73,7 @@ EXIT_INTERRUPTED = 143
 """A worker's exit code, as a shell reports SIGTERM: the checkpoint is written, and the next run resumes from it."""
 
 EXIT_NO_ROOM = 74
-"""A worker's exit code, EX_IOERR of sysexits.h: a file system is full or can't be written; of the run it says nothing."""
+"""A worker's exit code, EX_IOERR of sysexits.h: a file system is full or refuses to be written to."""
 
 
 ENDED = "ended-{}"
