@@ -1,7 +1,7 @@
 import pytest
 
-from trainparity.records.verdict import Verdict, Worst
-from trainparity.second_opinion import in_float64
+from trainparity.records.verdict import Outcome, Verdict, Worst
+from trainparity.second_opinion import in_float64, settled
 
 
 def judged(distance: float) -> Verdict:
@@ -19,3 +19,19 @@ def test_what_float64_leaves_is_no_rounding(after: float, rounding: bool) -> Non
 def test_without_an_answer_nothing_is_rounding() -> None:
     again = Verdict(left="a", right="b", verdict="cannot judge", reason="no trace", margin=16.0)
     assert in_float64(judged(0.02), again) == (False, "float64 gave no second opinion: no trace")
+
+
+HIDDEN = Verdict(left="a", right="b", verdict="cannot judge", reason="the floor", margin=6.0, hidden_by_floor=True)
+
+
+@pytest.mark.parametrize(("again", "settles"), [("different", "different"), ("bitwise", "equivalent")])
+def test_float64_settles_what_the_floor_hides(again: Outcome, settles: str) -> None:
+    there = Verdict(left="a64", right="b64", verdict=again, margin=16.0)
+    found = settled(HIDDEN, there)
+    assert (found.left, found.right, found.verdict) == ("a", "b", settles)
+    assert found.confirmation == "judged in float64, as the floor" and not found.hidden_by_floor
+
+
+def test_what_float64_cannot_settle_stays_hidden() -> None:
+    found = settled(HIDDEN, Verdict(left="a64", right="b64", verdict="failed", reason="no float64", margin=16.0))
+    assert (found.verdict, found.confirmation) == ("cannot judge", "float64 gave no second opinion: no float64")

@@ -1,4 +1,4 @@
-"""A difference judged again in float64, where rounding is a billion times smaller and a fault is as large as before."""
+"""Runs judged again in float64, where rounding is a billion times smaller and a fault is as large as before."""
 
 from trainparity.records.numbers import exact
 from trainparity.records.verdict import JUDGED, Verdict
@@ -18,3 +18,14 @@ def in_float64(before: Verdict, again: Verdict) -> tuple[bool, str]:
     distances = [max((worst.distance for worst in verdict.worst), default=0.0) for verdict in (before, again)]
     text = f"in float64 the largest distance is {exact(distances[1], 2)}, after {exact(distances[0], 2)}"
     return distances[1] <= _ROUNDING * distances[0], text
+
+
+def settled(before: Verdict, again: Verdict) -> Verdict:
+    """Return the verdict on the same runs in float64 in place of one of `hidden_by_floor`."""
+    if again.verdict not in JUDGED:
+        no_answer = f"float64 gave no second opinion: {again.reason}"
+        return before.model_copy(update={"confirmation": no_answer, "advice": None})
+    facts = {"left": before.left, "right": before.right, "confirmation": f"judged in float64, as {before.reason}"}
+    if again.verdict == "bitwise":
+        facts |= {"verdict": "equivalent", "weights": "equivalent"}
+    return again.model_copy(update=facts)

@@ -81,6 +81,13 @@ def test_another_precision_is_judged_by_learning_curves_over_seeds(check: Check)
     assert code == max(codes[found[name]["verdict"]] for name in ("cuda", "tf32"))
 
 
+def test_what_the_noise_floor_hides_is_judged_in_float64(check: Check) -> None:
+    code, found = check("tests.support.faulty:Waves", "amp-bf16+gradaccum:4", "--steps=4", "--seeds=0")
+    pair = found["amp-bf16-gradaccum-4"]
+    assert (code, pair["verdict"]) == (0, "equivalent"), pair
+    assert pair["confirmation"].startswith("judged in float64, as the noise floor is too wide")
+
+
 def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: Check) -> None:
     candidate = "gradaccum:2+offload-activations"
     options = ("--steps=2", "--no-float64", "--bisect")

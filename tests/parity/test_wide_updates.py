@@ -51,6 +51,7 @@ def test_accumulation_under_such_an_optimizer_is_not_called_another_training(tmp
     found = _judged(tmp_path, lambda parameters: Jumping(parameters, lr=1e-2), parts=4)
     assert found.verdict == "cannot judge"
     assert found.reason is not None and "the updates of" in found.reason and "too wide" in found.reason
+    assert found.hidden_by_floor and "float64" in (found.advice or "")
 
 
 def test_another_update_that_its_noise_hides_is_not_called_the_same(tmp_path: Path) -> None:

@@ -101,6 +101,38 @@ def test_float64_confirms_a_fault_and_its_operator_and_line_are_found(tmp_path: 
     assert f"operator: aten.addmm at train.py:{line} / other.py:{line} is the first beyond its floor" in found["text"]
 
 
+WAVES = """
+import sys, torch
+from torch import nn
+
+parts, factor = int(sys.argv[1]), float(sys.argv[2])
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+for batch in torch.randn(8, 16, 8):
+    optimizer.zero_grad()
+    for part in batch.chunk(parts):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = (factor * (100 * model(part)).sin()).square().sum() / len(batch)
+        loss.backward()
+    optimizer.step()
+"""
+"""Whose gradients depend on the last digits that bf16 has."""
+
+
+def test_what_the_noise_floor_hides_is_judged_in_float64(tmp_path: Path) -> None:
+    write(tmp_path, WAVES)
+    one, parts, other = (f"{python()} train.py {words}" for words in ("1 1", "2 1", "1 1.02"))
+    unclear = ab(tmp_path, "--no-float64", one, parts, code=2)
+    assert unclear["hidden_by_floor"] and "judge such runs in float64" in unclear["text"]
+    right = ab(tmp_path, one, parts, code=0)
+    assert right["verdict"] == "equivalent" and "judged in float64" in right["confirmation"]
+    assert "compare kept/float64/a kept/float64/b" in right["errors"]
+    wrong = ab(tmp_path, "--ops", one, other, code=1)
+    assert (wrong["verdict"], wrong["cause"]) == ("different", "loss-normalisation")
+    assert wrong["operator"] and "judged in float64" in wrong["confirmation"]
+
+
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
     return subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout

@@ -35,6 +35,13 @@ class MeanLoss(Classifier):
         return super().loss(model, batch) / len(batch["labels"])
 
 
+class Waves(Classifier):
+    """Has gradients that depend on the last digits that bf16 has."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return (1000 * model(batch["images"])).sin().square().sum()
+
+
 class Steep(Classifier):
     """So steep that fp32's rounding is amplified beyond any margin in a few steps."""
 

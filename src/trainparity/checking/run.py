@@ -19,7 +19,7 @@ from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
-from trainparity.second_opinion import in_float64
+from trainparity.second_opinion import in_float64, settled
 
 Progress = Callable[[str], None]
 
@@ -93,7 +93,9 @@ class Checker:
         """Judge a candidate; a difference is judged again."""
         configuration = candidates.parse(text)
         found = self.judge(candidates.name(text), configuration)
-        if found.verdict == "different":
+        if found.hidden_by_floor and float64:
+            found = settled(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
+        elif found.verdict == "different":
             found = self.confirm(candidates.name(text), configuration, found, float64=float64)
         return found
 
@@ -135,7 +137,7 @@ class Checker:
 
     def second_opinion(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
-        again = self.judge(f"{name}-fp64", configuration.model_copy(update={"precision": "fp64"}))
+        again = self.judge(f"{name}-fp64", _in_float64(configuration))
         vanishes, text = in_float64(result, again)
         if not vanishes:
             return _confirmed(result, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
@@ -185,6 +187,10 @@ class Checker:
             if status.status != "trained":
                 break
         return compare_recipes(curves, precision, runs)
+
+
+def _in_float64(configuration: Configuration) -> Configuration:
+    return configuration.model_copy(update={"precision": "fp64"})
 
 
 def _confirmed(result: Verdict, text: str) -> Verdict:

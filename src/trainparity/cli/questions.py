@@ -1,12 +1,12 @@
 """What `trainparity ab` asks further of two commands that are different."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainparity.records.operators import FirstOperator, OperatorLog
 from trainparity.records.verdict import Verdict
-from trainparity.running.ab import OF_COMPUTATION, second_opinion, switched
+from trainparity.running.ab import OF_COMPUTATION, judged_in_float64, second_opinion, switched
 from trainparity.running.command import Command, Runner
 from trainparity.running.operators import first_operator
 from trainparity.running.record import Settings, say
@@ -33,9 +33,17 @@ class Questions:
         """Tell whether two recorded runs are equal in every bit."""
         return self.judge(left, right).verdict == "bitwise"
 
+    def where_it_can_be_judged(self, verdict: Verdict) -> tuple["Questions", Verdict]:
+        """Judge both in float64 where the noise floor hides what they do; what is asked further is asked there."""
+        if not verdict.hidden_by_floor:
+            return self, verdict
+        there = replace(self, place=self.place / "float64", settings=replace(self.settings, float64=True))
+        found = judged_in_float64(self.runner, self.commands, there.place, there.settings, verdict, self.judge)
+        return (self if found.hidden_by_floor else there), found
+
     def in_float64(self, verdict: Verdict) -> Verdict:
         """Ask whether the difference stays in float64, where no plain cause was found."""
-        if verdict.cause not in OF_COMPUTATION:
+        if verdict.cause not in OF_COMPUTATION or self.settings.float64:
             return verdict
         opinion = second_opinion(self.runner, self.commands, self.place, self.settings, verdict, self.judge)
         return verdict.model_copy(update={"confirmation": opinion})

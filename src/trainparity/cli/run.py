@@ -79,7 +79,8 @@ def ab(
         bool, typer.Option("--bisect", help="Of several options that differ, find those that make the difference.")
     ] = False,
     float64: Annotated[
-        bool, typer.Option(help="Of a difference without a plain cause, record both again in float64.")
+        bool,
+        typer.Option(help="Record both in float64 too where the noise floor hides what they do, or no cause is plain."),
     ] = True,
     ops: Annotated[
         bool, typer.Option("--ops", help="Of a difference, find the first operator that returns something else.")
@@ -122,12 +123,14 @@ def ab(
         ):
             settings = Settings(steps, interval, twins, outside=pair.outside)
             asking = Questions(runner, pair.commands, place, settings, margin)
-            left, right = record_both(runner, pair.commands, place, settings, asking.equal)
-            verdict = asking.judge(left, right)
+            verdict = asking.judge(*record_both(runner, pair.commands, place, settings, asking.equal))
+            if float64:
+                asking, verdict = asking.where_it_can_be_judged(verdict)
             if verdict.verdict == "different":
                 verdict = asking.in_float64(verdict) if float64 else verdict
                 verdict = asking.by_operator(verdict) if ops else verdict
                 verdict = asking.by_setting(verdict) if bisect else verdict
+            left, right = asking.place / "a", asking.place / "b"
             if html_path:
                 from trainparity.parity.compare import describe_folders  # imports torch
 

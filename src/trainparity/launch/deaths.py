@@ -59,7 +59,7 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
     """
     failures = [Failure.read(path) for path in work.glob("failure-*.json")]
     reports = {failure.rank: failure for failure in sorted(failures, key=lambda failure: failure.time)}
-    for report in reports.values():
+    for report in reports.values() if EXIT_NO_ROOM not in codes.values() else ():
         print(report.traceback, file=sys.stderr)
     stuck = _Stuck(work)
     own = next((report for report in reports.values() if not _is_echo(report)), None)

@@ -110,7 +110,10 @@ def judge_traces(
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
     if wide := _too_wide(left, floor, narrow, worst, names[0]):
-        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": wide})
+        hidden = _in_one_coarse_format(left, right)
+        advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
+        unclear = {"verdict": "cannot judge", "weights": None, "reason": wide, "advice": advice}
+        return verdict.model_copy(update={**unclear, "hidden_by_floor": hidden})
     seen = resolutions(left, floor, narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
 
@@ -129,6 +132,12 @@ def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], 
         return None
     twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at the first step of a window"
     return f"the noise floor is too wide to prove anything: {twins}"
+
+
+def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
+    """Tell whether float64 computes what both runs do, with less rounding."""
+    formats = [(trace.layout.precision, trace.layout.stored_roundoff) for trace in (left, right)]
+    return formats[0] == formats[1] and left.layout.precision != "fp64"
 
 
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:

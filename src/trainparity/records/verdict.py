@@ -82,6 +82,8 @@ class Verdict(Record):
     """`bitwise` and `equivalent` are the same training."""
     reason: str | None = None
     """Where the runs differ, or why the pair was skipped, failed or cannot be judged."""
+    hidden_by_floor: bool = False
+    """Of `cannot judge`: the noise floor of the format that both runs compute in hides faults; float64 can tell."""
     cause: str | None = None
     """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves a cause."""
     link: str | None = None
@@ -90,7 +92,7 @@ class Verdict(Record):
     explanation: str | None = None
     """The cause in one sentence."""
     advice: str | None = None
-    """What to change, in one sentence."""
+    """What to change, or what can say more, in one sentence."""
     model: str | None = None
     """Of runs that train several models: the one that the cause, or the reason, is about; null for the first."""
     models: list[str] = Field(default_factory=list)

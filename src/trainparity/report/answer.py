@@ -32,6 +32,8 @@ def show(answer: Verdict, console: Console) -> None:
         console.print(Text(text, style="yellow"))
     if answer.reason:
         console.print(Text(f"  {answer.reason}"))
+    if answer.advice and not answer.cause:
+        console.print(Text(f"  {answer.advice}"))
     show_cause(answer, console)
     if answer.environment:
         look = "look here first: " if answer.cause in _OF_THE_ENVIRONMENT else ""

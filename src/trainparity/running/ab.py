@@ -14,7 +14,7 @@ from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
 from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
 from trainparity.running.switches import Switches
-from trainparity.second_opinion import in_float64
+from trainparity.second_opinion import in_float64, settled
 
 OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
 """Causes that say where runs part and not why, so that float64 adds something."""
@@ -83,6 +83,27 @@ def second_opinion(
     if vanishes:
         return f"{text}: it is rounding, or a coarser format that one of them asks for"
     return f"{text}: it is not rounding" if again.verdict in JUDGED else text
+
+
+def judged_in_float64(
+    runner: Runner,
+    commands: tuple[Command, Command],
+    folder: Path,
+    settings: Settings,
+    found: Verdict,
+    judge: Callable[[Path, Path], Verdict],
+) -> Verdict:
+    """Judge both commands and twins in float64, recorded into `folder`, where the noise floor hides what they do.
+
+    Raises:
+        StoppedBySignal: this process got a signal.
+    """
+    say("the noise floor hides what they do: both again in float64")
+    try:
+        places = record_both(runner, commands, folder, settings, lambda *both: judge(*both).verdict == "bitwise")
+    except RunError as error:
+        return found.model_copy(update={"confirmation": f"float64 gave no second opinion: {error}", "advice": None})
+    return settled(found, judge(*places))
 
 
 def switched(

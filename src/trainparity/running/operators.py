@@ -35,6 +35,6 @@ def first_operator(
 def _logged(runner: Runner, command: Command, settings: Settings, step: int, twin: int = 0) -> OperatorLog | None:
     with scratch() as folder:
         plan = Plan(folder=folder, steps=step + 1, interval=1, twin=twin, outside=settings.outside, operators=step)
-        with session(plan) as recording:
+        with session(plan, float64=settings.float64) as recording:
             runner.run(command, recording.environment(command), folder / "output.txt")
             return recording.operators()
