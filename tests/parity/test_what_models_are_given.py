@@ -131,3 +131,21 @@ def test_sums_over_many_positions_may_run_in_another_order(tmp_path: Path) -> No
     other = trained(tmp_path / "b", model, over_images(torch.channels_last), steps=2)
     found = compare_folders(reference, other)
     assert found.verdict == "equivalent", found
+
+
+class Noisy(nn.Module):
+    """Adds noise to images, whose memory format decides in which order numbers are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(4, 2, 8, stride=8)
+
+    def forward(self, images: Tensor) -> Tensor:
+        output: Tensor = self.layer(images + torch.randn_like(images))
+        return output
+
+
+def test_noise_in_another_memory_format_is_told_beside_another_function(tmp_path: Path) -> None:
+    reference = trained(tmp_path / "a", Noisy, over_images(torch.contiguous_format), steps=2, twins=1)
+    found = compare_folders(reference, trained(tmp_path / "b", Noisy, over_images(torch.channels_last), steps=2))
+    assert found.cause == "forward" and "random numbers are drawn there" in (found.explanation or "")

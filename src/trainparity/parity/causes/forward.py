@@ -13,8 +13,8 @@ from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
 @rule(
     "forward",
     "forward",
-    proof="weights and samples are equal, no random numbers explain it, and what the model returns is beyond the "
-    "floor: another layer, another function in `forward`",
+    proof="weights and samples are equal, random numbers are drawn from equal states, if at all, and what the model "
+    "returns is beyond the floor: another layer, another function in `forward`",
     advice="compare what both runs' forward computes in the named module, and between it and the one before",
 )
 def forward(difference: Difference) -> Finding | None:
@@ -38,6 +38,8 @@ def forward(difference: Difference) -> Finding | None:
     where = "what forward returns" if first.startswith(OUTPUT) else named
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""
+    if all(difference.numbers("rank/drew")):
+        also += "; random numbers are drawn there, which fill a tensor of another memory format in another order"
     if not same_cut(difference):
         also += "; the runs cut the batch differently, so a layer that mixes samples would show this too"
     return Finding(
