@@ -70,6 +70,9 @@ COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
+WHOLE_NORM = torch.linalg.vector_norm(trace(gradients=OFF, ranks=2, parts=2).arrays["gradient/norm"], dim=1)
+TO_THE_END = torch.stack([0 * WHOLE_NORM, WHOLE_NORM / 2**0.5], 1)[:, None].expand(T, 2, 2)
+"""What each of two ranks holds before two backward passes, of which the last adds nothing to it."""
 
 
 def silent(array: str, column: int) -> torch.Tensor:
@@ -123,6 +126,7 @@ PROVED: dict[str, list[Pair]] = {
     "ranks-disagree": [
         ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
+        ({"ranks": 2}, {"ranks": 2, "parts": 2, "gradients": OFF, "rank__micro": NO_MICRO, "rank__held": TO_THE_END}),
         ({"ranks": 2}, ranks_part(gradients=OFF, rank__gradient=torch.tensor([[5, 7]] * T))),
     ],
     "weights-not-loaded": [

@@ -40,6 +40,21 @@ class Times(nn.Module):
         return values * self.factor
 
 
+class Adapted(nn.Module):
+    """A frozen classifier with a trained adapter that adds nothing yet, as its last weights are zero (LoRA)."""
+
+    def __init__(self, scaling: float) -> None:
+        super().__init__()
+        self.base, self.down, self.up = nn.Linear(4, 10), nn.Linear(4, 2, bias=False), nn.Linear(2, 10, bias=False)
+        self.base.requires_grad_(False)
+        nn.init.zeros_(self.up.weight)
+        self.scaling = scaling
+
+    def forward(self, values: Tensor) -> Tensor:
+        output: Tensor = self.base(values) + self.scaling * self.up(self.down(values))
+        return output
+
+
 def train(make: Callable[[], nn.Module], loss: Function, coarse: bool, folder: Path, twin: int) -> None:
     """Train a new model for 4 steps, in bf16 where asked."""
     torch.manual_seed(0)
@@ -76,6 +91,16 @@ def test_another_function_in_front_of_a_dropout_that_keeps_all_is_the_forward_pa
 
     verdict = compared(*(partial(train, partial(make, f), cross_entropy, False) for f in (1.0, 1.5)), tmp_path)
     assert verdict.cause == "forward", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_another_scale_of_an_adapter_that_adds_nothing_yet_is_not_that_of_the_loss(
+    tmp_path: Path, coarse: bool
+) -> None:
+    runs = (partial(train, partial(Adapted, scaling), cross_entropy, coarse) for scaling in (2.0, 5.0))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.cause == "backward", verdict.explanation
+    assert verdict.evidence["modules"] == ["up"]
 
 
 def in_bf16(folder: Path, make: Callable[[], nn.Module], loss: Function) -> Verdict:

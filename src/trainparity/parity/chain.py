@@ -55,7 +55,8 @@ class Chain:
         layouts = difference.left.layout, difference.right.layout
         alike = _same_rows(difference)
         both = _called_alike(*(layout.activations for layout in layouts))
-        names = [name for name in both if alike or not depends_on_cut(name)]
+        same = set() if alike else _of_no_samples(difference)
+        names = [name for name in both if alike or not (depends_on_cut(name) or name in same)]
         values = _Pairs(difference, "activation", names)
         gradients = _Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
@@ -124,6 +125,22 @@ class Chain:
     def other_inputs(self) -> list[str]:
         """What the model is given with other values."""
         return [name for name in self.forward if name.startswith(INPUT)] + self.given_to_one
+
+
+def _of_no_samples(difference: "Difference") -> set[str]:
+    """Return what has as many numbers in each pass, of however many samples, as the embeddings of positions [T, C].
+
+    Where a pass has a divisor of T as samples these look like rows of its samples; their sums depend on the cut.
+    """
+    counts = []
+    for trace in (difference.left, difference.right):
+        passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
+        numbers = trace.arrays["activation/numbers"][difference.row].tolist()
+        counts.append((passes, dict(zip(trace.layout.activations, numbers, strict=True))))
+    (ours, left), (theirs, right) = counts
+    if ours == theirs:
+        return set()
+    return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
 
 
 def _given_to_one(difference: "Difference") -> list[str]:

@@ -6,8 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from trainparity.parity.recording.formats import accumulated_in, computed_in, reduced_in
 
@@ -34,3 +36,11 @@ def test_the_formats_of_a_policy_are_those_of_its_products_and_of_its_sums(
     found = accumulated_in(model)
     assert computed_in(model, None).name == computed and (found.name if found else None) == added_up
     assert reduced_in(model) == found
+
+
+def test_a_compiled_model_below_a_wrapper_is_looked_through(mesh: DeviceMesh) -> None:
+    model = DistributedDataParallel(torch.compile(nn.Linear(2, 2)))
+    assert reduced_in(model) is None
+    model.register_comm_hook(None, bf16_compress_hook)
+    found = reduced_in(model)
+    assert found is not None and found.name == "bf16"

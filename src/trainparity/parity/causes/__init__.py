@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     accumulation.gradients_not_zeroed,
     accumulation.missing_backward,
     ranks.never_reduced,
+    ranks.last_not_reduced,
     ranks.never_averaged,
     scaler.grad_scaler,
     clipping.clipped_too_early,

@@ -79,12 +79,15 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return False
     if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in _both(difference)):
         return True
+    of_outputs = abs(chain.factor / factor - 1) < _SAME_FACTOR
     if not is_coarse(difference.left.layout):
         # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
         other = bool(set(chain.judged) & set(chain.backward)) or _all_zero(difference)
+        # A factor inside of the model, as of an adapter whose last weights are still zero, comes back to modules there.
+        other |= bool(chain.backward) and not of_outputs
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
-    return counted or (not bent and abs(chain.factor / factor - 1) < _SAME_FACTOR)
+    return counted or (not bent and of_outputs)
 
 
 def _one_number(difference: Difference) -> bool:
@@ -103,7 +106,7 @@ def _all_zero(difference: Difference) -> bool:
 
 
 _SAME_FACTOR = 0.05
-"""How far the factor of the whole gradient may be from that of the outputs' gradient, in a coarse format."""
+"""How far the factor of the whole gradient may be from that of the outputs' gradient."""
 
 
 @rule(

@@ -86,6 +86,40 @@ def never_reduced(difference: Difference) -> Finding | None:
 @rule(
     "ranks-disagree",
     "reduction",
+    proof="the last backward pass of a step adds nothing to any shard",
+    advice="let the last micro-batch's backward synchronise: set_requires_gradient_sync(True)",
+)
+def last_not_reduced(difference: Difference) -> Finding | None:
+    """Gradients of the last micro-batch that FSDP2 does not reduce before the update, but in the next step."""
+    if difference.stage != "gradient":
+        return None
+    left_out = [_last_adds_nothing(trace, difference.row) for trace in (difference.left, difference.right)]
+    if left_out[0] == left_out[1]:
+        return None
+    return Finding(
+        f"in {difference.who(left_out[0])} the last backward pass of step {difference.step} adds nothing to any shard: "
+        "what it makes is not reduced before the update",
+        {"run": difference.who(left_out[0])},
+    )
+
+
+def _last_adds_nothing(trace: Trace, row: int) -> bool:
+    """Tell whether shards hold before the last of several backward passes just the gradient that is left after it."""
+    count = int(trace.arrays["rank/backwards"][row].amax())
+    held = trace.arrays["rank/held"][row]
+    if not 2 <= count <= held.shape[1] or trace.arrays["rank/micro"][row].any():
+        return False
+    before, after = float(held[:, count - 1].square().sum()), float(trace.arrays["gradient/norm"][row].square().sum())
+    return before > 0 and abs(before / after - 1) < _EXACT if after else False
+
+
+_EXACT = 1e-12
+"""How far two sums of the same squares may be apart."""
+
+
+@rule(
+    "ranks-disagree",
+    "reduction",
     proof="each rank applies the sum of its own backward passes, and another rank another one",
     advice="call the wrapper that averages gradients (not the module inside), and let the last micro-batch's backward "
     "run outside no_sync",

@@ -58,7 +58,9 @@ def reduced_in(model: nn.Module) -> NumberFormat | None:
             for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
                 if getattr(hook, "__name__", "").startswith(name):
                     return number_format(dtype)
-        wrapper = getattr(wrapper, "module", None) or getattr(wrapper, "_orig_mod", None)
+        # A compiled module refuses to be asked for its truth where the original has no length.
+        inner = getattr(wrapper, "module", None)
+        wrapper = getattr(wrapper, "_orig_mod", None) if inner is None else inner
     return None
 
 
