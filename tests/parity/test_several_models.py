@@ -145,6 +145,67 @@ def test_a_fault_is_named_in_its_model(name: str, reference: Path, tmp_path: Pat
     assert (found.verdict, found.cause, found.model) == ("different", cause, model), found.explanation
 
 
+class Critic(Gan):
+    """Its discriminator is also given points between real and generated samples, as for a gradient penalty."""
+
+    def step_d(self, rows: Tensor) -> None:
+        self.opt_d.zero_grad()
+        fake = self.generate(NOISE[rows]).detach()
+        judged = self.d(REAL[rows]), self.d(fake), self.d(0.3 * REAL[rows] + 0.7 * fake)
+        (judged[1] - judged[0] + judged[2].square()).mean().backward()
+        self.opt_d.step()
+
+
+def test_what_is_made_of_generated_samples_differs_by_the_generators_fault(tmp_path: Path) -> None:
+    for twin in range(3):
+        Critic().run(tmp_path / "a", twin)
+    variant_of(Critic, generate=FAULTS["a part of the generator is skipped"][0]["generate"]).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", "forward", "G"), found.explanation
+
+
+class GeneratorFirst(Gan):
+    """What the generator's loss leaves in the discriminator, which returns nearly one number, is thrown away."""
+
+    label, decimals = 1.0, 0
+    """Decimals that the output for real samples is rounded to; 0: it is not."""
+
+    def run(self, folder: Path, twin: int = 0) -> None:
+        torch.manual_seed(0)
+        self.d, self.g = nn.Linear(4, 1), nn.Linear(2, 4)
+        with torch.no_grad():
+            self.d.weight.mul_(1e-4)
+            self.g.weight.mul_(1e-4)
+        self.opt_d, self.opt_g = (torch.optim.Adam(model.parameters(), lr=1e-5) for model in (self.d, self.g))
+        with trainparity.record(self.d, self.opt_d, folder, twin=twin):
+            for _ in range(STEPS):
+                fake, real = self.g(NOISE[:BATCH]), REAL[:BATCH] * 1e-4
+                (self.d(fake) - 1).square().mean().backward()
+                self.opt_d.zero_grad()
+                real, made = self.d(real), self.d(fake.detach())
+                if self.decimals:  # which has no gradient
+                    real, made = real.round(decimals=self.decimals), made.round(decimals=self.decimals)
+                loss = (real - self.label).square().mean() + made.square().mean()
+                (loss / 2).backward()
+                self.opt_d.step()
+
+
+def test_gradients_that_are_thrown_away_are_not_clipped_off(tmp_path: Path) -> None:
+    for twin in range(3):
+        GeneratorFirst().run(tmp_path / "a", twin)
+    variant_of(GeneratorFirst, label=0.95).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different", "loss-or-targets"), found.explanation
+
+
+def test_a_gradient_of_zeros_is_no_gradient_that_ranks_have_not_reduced(tmp_path: Path) -> None:
+    for twin in range(3):
+        GeneratorFirst().run(tmp_path / "a", twin)
+    variant_of(GeneratorFirst, decimals=2).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "different" and found.cause != "ranks-disagree", found.explanation
+
+
 def test_evaluation_mode_of_the_generator_is_its_own_fault(tmp_path: Path) -> None:
     for twin in range(3):
         variant(dropout=0.5).run(tmp_path / "a", twin)

@@ -407,6 +407,21 @@ def test_all_optimizers_that_train_something_of_their_own_are_recorded(tmp_path:
     assert done.returncode == 1 and "in the model optimizer-2: loss-or-targets" in done.stdout, done.stdout
 
 
+def test_a_generator_called_without_gradients_stays_the_model_that_it_is(tmp_path: Path) -> None:
+    first = GAN.replace("opt_d, opt_g", "opt_g, opt_d").replace(
+        "torch.optim.Adam(D.parameters()), torch.optim.SGD(G.parameters(), lr=0.1)",
+        "torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.Adam(D.parameters())",
+    )
+    first = first.replace("    (D(torch.randn(8, 4))", "    made = G(torch.randn(8, 2))\n    (D(torch.randn(8, 4))")
+    first = first.replace("G(torch.randn(8, 2)).detach()", "made.detach()")
+    write(tmp_path, first)
+    write(tmp_path, first.replace("    made =", "    with torch.no_grad(): made ="), "other.py")
+    commands = f"{python()} train.py", f"{python()} other.py"
+    done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Trace.load(tmp_path / "runs/b").layout.optimizer == "SGD"
+
+
 def test_an_optimizer_that_is_made_anew_is_recorded_on(tmp_path: Path) -> None:
     anew = PLAIN.replace("        optimizer.step()\n", (
         "        optimizer.step()\n"

@@ -32,7 +32,7 @@ class Process:
         self._session = Session(folder)
         self._optimizers = Optimizers()
         self._recorded: dict[Optimizer, Recorder] = {}
-        """The first is of the model that is called first; the others train something else beside it."""
+        """The first is of the optimizer that was made first; the others train something else beside it."""
         self._joint: Joint | None = None
         """What is recorded in place of several optimizers that make a step together."""
         self._facts: dict[Optimizer, dict[str, Any]] = {}
@@ -174,11 +174,11 @@ class Process:
             return
         joint = self._joint
         atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
-        self._record(first, called, None)
+        several = sorted([first, *beside(first, self._optimizers.alive())], key=self._optimizers.number)
+        for one in several:  # whichever is called first: no generator is that is called without gradients
+            self._record(one, called, None if one is several[0] else self._folder_name(one))
         if joint is not None:
             joint.register_step_post_hook(self._stepped)  # after the Recorder's
-        for other in beside(first, self._optimizers.alive()):
-            self._record(other, called, self._folder_name(other))
         call_before_exit(self._ended)
         if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
             from trainparity.attach.operators import OperatorWindow

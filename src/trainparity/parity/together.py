@@ -16,7 +16,7 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
     different = [item for item in verdicts if item[1].verdict == "different"]
     unjudged = [item for item in verdicts if item[1].exit_code == 2]
     if different:
-        name, chosen = min(different, key=lambda item: _rank(item[1]))
+        name, chosen = _first(different)
     elif unjudged:
         name, chosen = unjudged[0]
     else:
@@ -40,6 +40,19 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
             "model": None,
         }
     return chosen.model_copy(update=update)
+
+
+def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
+    """Return the difference that comes first, or the forward pass of another model that hands it other values.
+
+    Samples known by contents alone may be made of another model's, as the points between real and made ones.
+    """
+    first, *others = sorted(different, key=lambda item: _rank(item[1]))
+    evidence = first[1].evidence
+    replaced = evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra")
+    if not (replaced or (first[1].cause == "unknown" and first[1].link == "inputs")):
+        return first
+    return next((other for other in others if other[1].link == "forward" and not _rank(other[1])[0]), first)
 
 
 def _rank(verdict: Verdict) -> tuple[bool, int, bool]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import own_gradients_agree
+from trainparity.parity.causes.passes import made_by_backward, own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -17,7 +17,7 @@ _ADVICE = "compare the code between backward and optimizer.step(): clipping by h
 def kept_after_backward(trace: Trace, row: int) -> float:
     """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
     micro = trace.arrays["rank/micro"][row]
-    made = micro.sum(1).mean(0) if micro.numel() else torch.zeros(0)
+    made = made_by_backward(trace, row) if micro.numel() else torch.zeros(0)
     total = trace.arrays["rank/total"][row][0]
     if not made.numel() or not made.abs().sum() or not total.abs().sum():
         return 0.0

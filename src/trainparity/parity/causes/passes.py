@@ -1,6 +1,7 @@
 """What both runs' forward and backward passes have in common: rules that place a difference rest on it."""
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
@@ -56,8 +57,21 @@ def adds_up(trace: Trace, row: int) -> bool:
     micro, total = trace.arrays["rank/micro"][row], trace.arrays["rank/total"][row][0]
     if not micro.any() or int(trace.arrays["rank/backwards"][row].amax()) > micro.shape[1]:
         return True  # not all of them were kept
-    left_over = fit(micro.sum(1).mean(0), total)[1]
+    left_over = fit(made_by_backward(trace, row), total)[1]
     return left_over <= max(1e-3, 16 * trace.layout.stored_roundoff) or own_alone(trace, row)
+
+
+def made_by_backward(trace: Trace, row: int) -> Tensor:
+    """Return the mean over ranks of what backward passes have made, without those whose gradients were thrown away.
+
+    A discriminator's are so, that the generator's loss went through, before its own step.
+    """
+    micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
+    zeroed = [number for number in range(min(held.shape[1], micro.shape[1])) if not held[:, number].any()]
+    last = micro[:, zeroed[-1] :].sum(1).mean(0) if zeroed else torch.zeros(0)
+    as_is, left_over = fit(last, trace.arrays["rank/total"][row][0]) if last.any() else (0.0, 1.0)
+    whole = micro.sum(1).mean(0)
+    return last if max(abs(as_is - 1), left_over) < _AS_MADE else whole
 
 
 def own_alone(trace: Trace, row: int) -> bool:

@@ -70,10 +70,10 @@ _ALIKE = (
 )
 def never_reduced(difference: Difference) -> Finding | None:
     """Gradients that FSDP2 never reduces, so that shards have none."""
-    made, gradients = difference.pair("rank/backwards"), difference.norms("gradient")
-    if difference.stage != "gradient" or made is None:
+    made, missing = difference.pair("rank/backwards"), difference.pair("rank/missing")
+    if difference.stage != "gradient" or made is None or missing is None:
         return None
-    none = [bool(back.any()) and not norms.any() for back, norms in zip(made, gradients, strict=True)]
+    none = [bool(back.any()) and bool(no.all()) for back, no in zip(made, missing, strict=True)]
     sharded = [not trace.arrays["rank/micro"][difference.row].any() for trace in (difference.left, difference.right)]
     if none[0] == none[1] or not sharded[none.index(True)]:
         return None
