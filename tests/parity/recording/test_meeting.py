@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.support.scripts import torchrun
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording import meeting, ranks
-from trainparity.parity.recording.meeting import Meeting, OtherModel, RankLeftBehind, State, wait_for
+from trainparity.parity.recording.meeting import Meeting, OtherModel, Place, RankLeftBehind, State, wait_for
 
 ON_RANK_0 = """
 import sys, torch
@@ -47,6 +48,31 @@ def test_a_step_that_one_rank_leaves_out_is_named_and_not_waited_for(
     assert (said in done.stderr) == bool(code)
 
 
+CLIPPED = ON_RANK_0.replace(
+    """    if rank == 0 or len(sys.argv) > 2:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    """    if rank == 0 or len(sys.argv) > 2:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+)
+
+
+def test_a_rank_that_does_not_clip_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CLIPPED)
+    for run, arguments in (("right", ["on every rank"]), ("wrong", [])):
+        command = [*torchrun().split(), str(tmp_path / "train.py"), str(tmp_path / run), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr[-4000:]
+    found = compare_folders(tmp_path / "right", tmp_path / "wrong")
+    assert (found.cause, found.step) == ("clipping", 0), found
+    assert "rank 1 of" in (found.explanation or "")
+
+
 def test_a_rank_that_is_behind_or_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "GRACE_S", 0.05)
     mine, passes = State(3, 1, 2), count(3)
@@ -71,7 +97,7 @@ def test_ranks_that_train_other_parameters_are_told_before_they_gather(
 
     def meet(rank: int) -> None:
         try:
-            both[rank].meet()
+            both[rank].meet(Place.UPDATE)
         except OtherModel as error:
             said.append(str(error))
 

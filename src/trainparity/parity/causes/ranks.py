@@ -8,19 +8,26 @@ from torch import Tensor
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import own_alone
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.clipping import NO_CLIP
 from trainparity.parity.recording.trace import Trace
 
 
 @rule(
     "clipping",
     "clipping",
-    proof="ranks hold equal gradients and clip them by different norms",
+    proof="ranks hold equal gradients and clip them by different norms, or some do not clip",
     advice="clip by the norm of the whole gradient, the same on every rank",
 )
 def clipped_by_own_norms(difference: Difference) -> Finding | None:
     """Ranks part at clipping: their gradients are equal, the norms that they clip by are not."""
     for side, trace, row in _disagreements(difference):
         norms = trace.arrays["rank/clip_norm"][row]
+        without = (norms == NO_CLIP).nonzero().flatten().tolist()
+        if 0 < len(without) < len(norms):
+            return Finding(
+                f"rank {some([str(rank) for rank in without])} of {side} does not clip its gradients, and others do",
+                _evidence(side, trace, row) | {"norms_by_rank": norms.tolist()},
+            )
         if _gradients_agree(trace, row) and not torch.allclose(norms, norms[0].expand_as(norms), equal_nan=True):
             return Finding(
                 f"the ranks of {side} hold equal gradients but clip them by different norms",

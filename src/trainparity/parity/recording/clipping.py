@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept, ranks
-from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.sketch import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
-_NO_CLIP = -1.0
+NO_CLIP = -1.0
+"""The limit and the norm of a step without clipping."""
 
 
 class _Clip(NamedTuple):
@@ -32,17 +32,17 @@ class ClippingHooks(intercept.Listener):
     def __init__(
         self,
         backwards: Callable[[], int],
-        holders: Callable[[], Holders],
+        concerned: Callable[[Sequence[Tensor]], bool],
         before_clipping: Callable[[], None],
     ) -> None:
         """Listen to what is done to one optimizer's gradients.
 
         Args:
             backwards: Counts the step's backward passes so far.
-            holders: Say which tensors the optimizer updates: a loop may clip those of another one beside it.
+            concerned: Tells whether the optimizer updates any of some tensors: a loop may clip those of another one.
             before_clipping: Looks at the gradients.
         """
-        self._backwards, self._holders, self._before_clipping = backwards, holders, before_clipping
+        self._backwards, self._concerned, self._before_clipping = backwards, concerned, before_clipping
         self.on_skipped: Callable[[], None] | None = None
         """Called when a loss scaler has skipped an update for an overflow."""
         self.optimizer: torch.optim.Optimizer | None = None
@@ -68,7 +68,7 @@ class ClippingHooks(intercept.Listener):
 
     def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """Look at the gradients before they are clipped."""
-        if not self.active or not self._holders().concerned(clipped):
+        if not self.active or not self._concerned(clipped):
             return
         self._clipped_scaled |= self._scaled(lambda member: _holds_any(member, clipped))
         self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
@@ -116,7 +116,7 @@ class ClippingHooks(intercept.Listener):
 
     def read(self) -> dict[str, Tensor]:
         """Return the step's arrays of a trace, complete on rank 0. Every rank must call it after the update."""
-        none = _Clip(_NO_CLIP, _NO_CLIP, 0)
+        none = _Clip(NO_CLIP, NO_CLIP, 0)
         cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
         first, last = (cuts or [none])[0], self._last() or none
         return {

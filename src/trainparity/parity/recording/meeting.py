@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -25,6 +26,14 @@ class RankLeftBehind(RuntimeError):
 
 class OtherModel(RuntimeError):
     """Ranks train other parameters, as the stages of a pipeline do."""
+
+
+class Place(IntEnum):
+    """Where ranks meet in a step, in the order in which they come there."""
+
+    CLIPPING = 0
+    UPDATE = 1
+    END = 2
 
 
 class State(NamedTuple):
@@ -74,13 +83,25 @@ class Meeting:
         if self.active and torch.is_grad_enabled():
             self._tell(self._state._replace(passes=self._state.passes + 1))
 
-    def meet(self) -> None:
-        """Wait until the next rank has come as far in the step, just before the ranks gather something.
+    def meet(self, place: Place) -> bool:
+        """Wait until all ranks have come to a place in the step, just before they gather something.
+
+        Returns:
+            False where another rank has left this place out, as one that does not clip: nothing can be gathered here.
 
         Raises:
-            RankLeftBehind: That rank passes samples forward, and does not come.
-            OtherModel: That rank has other parameters, so that what they gather would be of other sizes.
+            RankLeftBehind: A rank passes samples forward, and does not come.
+            OtherModel: A rank has other parameters, so that what they gather would be of other sizes.
         """
+        while True:
+            self._wait_for_next_rank()
+            places = ranks.gather(torch.tensor(int(place)))
+            if place < places.amax():
+                return False
+            if place == places.amin():
+                return True
+
+    def _wait_for_next_rank(self) -> None:
         store = _store()
         if store is not None and not self._alike:
             store.set(f"{self._key(ranks.rank())}/model", self._parameters())

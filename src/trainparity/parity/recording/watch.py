@@ -20,7 +20,7 @@ from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
-from trainparity.parity.recording.meeting import Meeting
+from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, norm
@@ -48,7 +48,7 @@ class StepWatch:
         self.backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
         self.forward.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
-        self.clipping = ClippingHooks(lambda: self.backward.count, lambda: self._holding, self._see_gradients_again)
+        self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with, self._see_gradients_again)
         self.structure = Structure(self.model)
         self._loss = LossHooks(self.forward.origins.returned)
         self._meeting = Meeting(self.wrapped)
@@ -121,7 +121,7 @@ class StepWatch:
     @unseen
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
-        self._meeting.meet()
+        self._meeting.meet(Place.END)
         parameters = self._parameters()
         gradients: list[Tensor | None] = [parameter.grad for parameter in parameters]
         clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
@@ -162,9 +162,8 @@ class StepWatch:
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
         self.clipping.updated = True
-        if not self._active or self.structure.changed():
+        if not self._active or self.structure.changed() or not self._meeting.meet(Place.UPDATE):
             return None
-        self._meeting.meet()
         self._see_start()
         self.given.see(self._parameters(), made=self.backward.begun)
         keywords = keywords or {}
@@ -192,9 +191,14 @@ class StepWatch:
     def _holding(self) -> Holders:
         """Which rank updates what; ranks have met where it is first asked."""
         if self._holders is None:
-            self._meeting.meet()
             self._holders = Holders(self.optimizer, self._parameters())
         return self._holders
+
+    def _concerned_with(self, tensors: Sequence[Tensor]) -> bool:
+        """Tell whether a call that clips some tensors clips what the optimizers update."""
+        if self._holders is None and not self._meeting.meet(Place.CLIPPING):
+            return not set(map(id, self._parameters())).isdisjoint(map(id, tensors))
+        return self._holding.concerned(tensors)
 
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
@@ -234,9 +238,8 @@ class StepWatch:
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
-        if self.structure.changed():
+        if self.structure.changed() or not self._meeting.meet(Place.CLIPPING):
             return
-        self._meeting.meet()
         self.given.see(self._parameters(), made=self.backward.begun)
         if ranks.gather(torch.tensor(self.backward.count > self._backwards_seen)).any():
             self._gradient_seen = False
