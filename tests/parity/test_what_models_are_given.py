@@ -1,9 +1,12 @@
 """Inputs that are no plain batch, and images in another memory format."""
 
+import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -149,3 +152,29 @@ def test_noise_in_another_memory_format_is_told_beside_another_function(tmp_path
     reference = trained(tmp_path / "a", Noisy, over_images(torch.contiguous_format), steps=2, twins=1)
     found = compare_folders(reference, trained(tmp_path / "b", Noisy, over_images(torch.channels_last), steps=2))
     assert found.cause == "forward" and "random numbers are drawn there" in (found.explanation or "")
+
+
+class Skipping(nn.Module):
+    """Leaves layers out by a generator outside of torch."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        self.layers, self.draw = nn.ModuleList([nn.Conv2d(4, 4, 1) for _ in range(8)]), draw
+
+    def forward(self, images: Tensor) -> Tensor:
+        for layer in self.layers:
+            images = layer(images) if self.draw() < 0.5 else images
+        return images
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.random], ids=["python", "numpy"])
+def test_layers_left_out_by_another_generator_are_randomness(draw: Callable[[], float], tmp_path: Path) -> None:
+    def made(seed: int) -> nn.Module:
+        random.seed(seed)
+        np.random.seed(seed)
+        return Skipping(draw)
+
+    loss = over_images(torch.contiguous_format)
+    reference = trained(tmp_path / "a", lambda: made(1), loss, 2, twins=1)
+    assert compare_folders(reference, trained(tmp_path / "b", lambda: made(1), loss, 2)).verdict == "bitwise"
+    assert compare_folders(reference, trained(tmp_path / "c", lambda: made(2), loss, 2)).cause == "randomness"

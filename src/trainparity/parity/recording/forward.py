@@ -227,7 +227,7 @@ class ForwardHooks:
         name = OUTPUT if name == "(model)" else name
         made = list(tensors(output))
         self.origins.add(found, made)
-        found.drew = random_state(self._model) != found.state
+        found.see_draws(random_state(self._model))
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
             each = numbered(name, place)
             seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._leaves.noise)

@@ -10,8 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.generators import state_outside_of_torch
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, mix
 
 STAND_IN = torch.iinfo(torch.int64).min
@@ -65,6 +67,8 @@ class Pass:
         """Whether a backward pass came through it."""
         self.drew = False
         """Whether it drew random numbers."""
+        self.state_outside = state_outside_of_torch()
+        """Of the generators that hardly a model draws from, at its begin."""
         self.differentiable = False
         """Whether a gradient came through it that can be differentiated again: `create_graph`."""
         self.activations: dict[str, Tensor] = {}
@@ -106,6 +110,13 @@ class Pass:
         name = of_call(module, min(self._calls[module], _MOST_CALLS))
         floating = (tensor for tensor in tensors(output) if tensor.is_floating_point())
         return name if any(self.see_tensor(name, tensor, sketch, noise) for tensor in floating) else None
+
+    def see_draws(self, state: int) -> None:
+        """Note whether the pass has drawn random numbers, by the state of torch's generators after it."""
+        drew_outside = state_outside_of_torch() != self.state_outside
+        self.drew = drew_outside or state != self.state
+        if drew_outside:
+            self.state = derived_seed(self.state, self.state_outside)
 
     def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
