@@ -59,6 +59,9 @@ MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
 AGAIN = torch.ones(T, dtype=torch.bool)
 NO_MICRO = torch.zeros(T, 2, 1, 256, dtype=torch.float64)
+NEVER_REDUCED = {
+    "gradients": scaled(0), "rank__micro": NO_MICRO, "rank__missing": torch.ones(T, 2, P, dtype=torch.bool),
+}  # fmt: skip
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
@@ -124,7 +127,7 @@ PROVED: dict[str, list[Pair]] = {
         ({"limit": 1e3}, {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}),
     ],
     "ranks-disagree": [
-        ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, "gradients": scaled(0), "rank__micro": NO_MICRO}),
+        ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, **NEVER_REDUCED}),
         ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
         ({"ranks": 2}, {"ranks": 2, "parts": 2, "gradients": OFF, "rank__micro": NO_MICRO, "rank__held": TO_THE_END}),
         ({"ranks": 2}, ranks_part(gradients=OFF, rank__gradient=torch.tensor([[5, 7]] * T))),

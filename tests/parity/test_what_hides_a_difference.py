@@ -118,3 +118,25 @@ def test_another_form_of_the_outputs_does_not_hide_other_labels(tmp_path: Path) 
     labels = LABELS.clone()
     labels[3], labels[4] = LABELS[4], LABELS[3]
     assert in_bf16(tmp_path, logits, partial(nn.functional.cross_entropy, target=labels)).verdict == "different"
+
+
+def _train_stored_in(stored: torch.dtype, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 10)).to(stored)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                outputs = model(torch.randn(16, 4, generator=draws).to(stored))
+            outputs.float().square().mean().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(("left", "right"), [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)])
+def test_weights_stored_in_another_format_are_another_precision(
+    left: torch.dtype, right: torch.dtype, tmp_path: Path
+) -> None:
+    found = compared(partial(_train_stored_in, left), partial(_train_stored_in, right), tmp_path)
+    assert (found.verdict, found.cause) == ("different", "precision"), found

@@ -55,10 +55,11 @@ _ROUNDED_ONCE = 4
     "update",
     proof="weights are stored in other formats, and gradients, learning rate and options agree",
     advice="keep weights in fp32 and let autocast choose the format of products",
+    differs=stored_otherwise,
 )
 def updates_round_otherwise(difference: Difference) -> Finding | None:
     """Updates round to the format that weights are stored in, or are lost in it."""
-    if difference.stage != "update" or not stored_otherwise(difference):
+    if difference.stage not in ("update", None) or not stored_otherwise(difference):
         return None
     units = [trace.layout.stored_roundoff for trace in (difference.left, difference.right)]
     return Finding(
