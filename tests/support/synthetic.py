@@ -122,6 +122,7 @@ def trace(
             "clip/cuts": torch.tensor(int(kept < 1)),
             "clip/backwards": torch.tensor(parts if kept < 1 else 0),
             "closure/held": torch.tensor(0.0), "closure/again": torch.tensor(False),
+            "closure/evaluations": torch.tensor(0),
             "scale/value": torch.tensor(0.0), "scale/clipped": torch.tensor(False), "scale/left": torch.tensor(False),
             "setting/lr": torch.full((len(SHAPES),), lr(step), dtype=torch.float64),
             "setting/weight_decay": torch.full((len(SHAPES),), 0.01, dtype=torch.float64),

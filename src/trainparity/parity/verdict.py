@@ -13,6 +13,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.divergence import divergence
 from trainparity.parity.floor import Floor
+from trainparity.parity.line_search import line_search_parts
 from trainparity.parity.margin import margin_of
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import differing
@@ -102,7 +103,10 @@ def judge_traces(
         environment=differing(left.layout.environment, right.layout.environment, names),
     )
     if rows:
-        return explain(verdict, Difference(left, right, floor, margin, min(rows), names))
+        difference = Difference(left, right, floor, margin, min(rows), names)
+        if undecided := line_search_parts(difference):
+            return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": undecided})
+        return explain(verdict, difference)
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):

@@ -26,7 +26,8 @@ _SHAPES = {
     "rank/micro": "TR*M", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",
     "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",
-    "closure/again": "T", "closure/held": "T", "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
+    "closure/again": "T", "closure/evaluations": "T", "closure/held": "T",
+    "scale/value": "T", "scale/clipped": "T", "scale/left": "T",
 }  # fmt: skip
 """The shape of every array.
 
@@ -42,7 +43,7 @@ _WHOLE_NUMBERS = {
     "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "rank/reached",
     "made_elsewhere", "judged_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards",
-    "closure/again", "scale/clipped", "scale/left",
+    "closure/again", "closure/evaluations", "scale/clipped", "scale/left",
 }  # fmt: skip
 
 

@@ -110,8 +110,9 @@ class Trace:
       pass's own gradient; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and
       for shards `rank/after`: as backward left it.
     - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
-      steps gradients, samples and passes are the first evaluation's. `closure/again`: whether the loop itself passed
-      samples of the step again with other weights, as SAM does; then samples and passes are the first evaluation's.
+      steps gradients, samples and passes are the first evaluation's. `closure/evaluations` [T]: how many there were.
+      `closure/again`: whether the loop itself passed samples of the step again with other weights, as SAM does; then
+      samples and passes are the first evaluation's.
     - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned; `judged_elsewhere`: those
       whose output another recorded model is given, so that its weights are part of the loss.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,

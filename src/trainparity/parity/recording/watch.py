@@ -133,8 +133,7 @@ class StepWatch:
             self._updating()
         if self._ranks_apart:
             gradients = averaged(parameters, gradients)
-        applied = arrays["gradient/norm"] if self._evaluations > 1 else self._norms(gradients)
-        arrays["applied/norm"] = applied
+        arrays["applied/norm"] = self._norms(gradients) if self._evaluations < 2 else self._applied
         whole = self._record("weight", self._holding.tensors(parameters, parameters))
         arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
         self._record("buffer", [*self.structure.buffers().values()])
@@ -143,6 +142,7 @@ class StepWatch:
             self._groups = groups(self.model)
         arrays |= forward_arrays(self.forward, self._groups, self.clipping.scale or 1.0)
         arrays |= backward_arrays(self.backward)
+        arrays["closure/evaluations"] = torch.tensor(self._evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
@@ -177,6 +177,7 @@ class StepWatch:
             self._evaluations += 1
             if self._evaluations == 2:
                 self._see_gradients()
+                self._applied = self._norms([parameter.grad for parameter in self._parameters()])
                 self.forward.active = False
             if self._evaluations > 1:
                 self.backward.evaluate_again()
