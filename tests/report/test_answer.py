@@ -63,6 +63,8 @@ def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_
 def test_what_was_not_judged_is_its_reason_alone() -> None:
     unread = Verdict(left="a", right="b", verdict="cannot judge", reason="b: no such folder", margin=16)
     assert printed(unread) == "a / b: cannot judge\n  b: no such folder\n"
+    advised = printed(unread.model_copy(update={"advice": "ask float64"}))
+    assert advised == "a / b: cannot judge\n  b: no such folder\n  to know more: ask float64\n"
 
 
 def test_check_prints_a_row_and_the_reasons_of_each_candidate() -> None:

@@ -206,8 +206,9 @@ def test_what_learns_otherwise_is_told_before_what_is_the_same() -> None:
 
 @pytest.mark.parametrize("outcome", ["cannot judge", "skipped", "failed"])
 def test_what_was_not_judged_says_so(outcome: str) -> None:
-    words = compared(pair("b", outcome, reason="nothing was recorded")).words
+    words = compared(pair("b", outcome, reason="nothing was recorded", advice="ask float64")).words
     assert f"b was not compared with reference: {outcome}." in words and "nothing was recorded" in words
+    assert "ask float64" in words
 
 
 def test_the_numbers_of_the_plots_are_those_of_the_detail() -> None:

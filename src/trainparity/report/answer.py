@@ -33,7 +33,7 @@ def show(answer: Verdict, console: Console) -> None:
     if answer.reason:
         console.print(Text(f"  {answer.reason}"))
     if answer.advice and not answer.cause:
-        console.print(Text(f"  {answer.advice}"))
+        console.print(Text(f"  to know more: {answer.advice}"))
     show_cause(answer, console)
     if answer.environment:
         look = "look here first: " if answer.cause in _OF_THE_ENVIRONMENT else ""

@@ -107,6 +107,8 @@ def _explained(name: str, pair: Verdict) -> Iterator[str]:
     if pair.cause:
         yield f"  - cause: **{_text(pair.cause)}**: {_text(pair.explanation or '')}\n"
         yield f"  - to change: {_text(pair.advice or '')}\n"
+    elif pair.advice:
+        yield f"  - to know more: {_text(pair.advice)}\n"
     if pair.confirmation:
         yield f"  - confirmed: {_text(pair.confirmation)}\n"
     if pair.operator:

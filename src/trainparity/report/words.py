@@ -204,7 +204,8 @@ def notes(summary: Summary) -> list[Note]:
             why = f"{pair.cause}: {pair.explanation}" if pair.cause else pair.reason or "cause not diagnosed"
             found.append(Note(f"{pair.left} / {pair.right}", "different", f"{where}; {why}", pair.advice))
         if pair.verdict == "cannot judge":
-            found.append(Note(f"{pair.left} / {pair.right}", "cannot judge", pair.reason or "no reason recorded", None))
+            why = pair.reason or "no reason recorded"
+            found.append(Note(f"{pair.left} / {pair.right}", "cannot judge", why, pair.advice))
         if pair.verdict in ("skipped", "failed") and pair.right not in summary.configurations:
             found.append(Note(name, pair.verdict, pair.reason or "no reason recorded", None))
         if not pair.ranks_agree:
