@@ -9,7 +9,7 @@ MARGIN = 16.0
 
 _COARSE = 3 / 8
 """Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
-roundings: right runs under bf16 and fp16 lie within twice the floor, as twins move all weights by a unit of it."""
+roundings: the furthest right run in bf16 that was seen lay at 3.4 floors, as twins move all weights by a unit of it."""
 
 
 def check(margin: float) -> None:
