@@ -98,6 +98,8 @@ def test_the_next_owner_waits_until_what_a_killed_one_started_is_dead(tmp_path: 
     assert owner.stdout
     child = int(owner.stdout.readline())
     os.kill(child, signal.SIGSTOP)  # so that it can't end itself
+    while psutil.Process(child).status() != psutil.STATUS_STOPPED:  # until then its other thread may run
+        time.sleep(0.01)
     owner.kill()
     owner.wait()
     threading.Timer(3, os.kill, (child, signal.SIGCONT)).start()

@@ -13,31 +13,29 @@ from trainparity.parity.compare import compare_folders
 from trainparity.records.verdict import Verdict
 
 
-class Searching(torch.optim.SGD):
+class Searching(torch.optim.Optimizer):
     """Doubles its step for each further evaluation, of which it makes one or two by the loss's last digit."""
 
-    odd: int
-    """What makes the last digit another one."""
+    def __init__(self, parameters: Any, lr: float, odd: int) -> None:
+        """Make an optimizer; `odd` makes the last digit another one."""
+        self.odd = odd
+        super().__init__(parameters, {"lr": lr})
 
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         assert closure is not None
-        digit = int(closure() * 2**20) + self.odd
-        for _ in range(1 + digit % 2):
+        evaluations = 1 + (int(closure() * 2**20) + self.odd) % 2
+        for _ in range(evaluations):
             closure()
+        with torch.no_grad():
             for group in self.param_groups:
-                group["lr"] *= 2
-        super().step()
-        for group in self.param_groups:
-            group["lr"] = group["initial"]
+                for parameter in group["params"]:
+                    parameter.sub_(parameter.grad, alpha=group["lr"] * 2**evaluations)
 
 
 def _train(folder: Path, *, odd: int = 0, lr: float = 0.01, limit: float | None = None) -> None:
     torch.manual_seed(0)
     model = nn.Linear(8, 2)
-    optimizer = Searching(model.parameters(), lr)
-    optimizer.odd = odd
-    for group in optimizer.param_groups:
-        group["initial"] = lr
+    optimizer = Searching(model.parameters(), lr, odd)
     with trainparity.record(model, optimizer, folder):
         for batch in torch.randn(3, 16, 8):
 
@@ -47,7 +45,7 @@ def _train(folder: Path, *, odd: int = 0, lr: float = 0.01, limit: float | None 
                 loss.backward()
                 if limit:
                     nn.utils.clip_grad_norm_(model.parameters(), limit)
-                return float(loss)
+                return loss.item()
 
             optimizer.step(closure)
 
