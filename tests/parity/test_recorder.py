@@ -472,3 +472,30 @@ def test_a_twin_of_a_saturated_probability_is_a_probability(tmp_path: Path) -> N
             nn.functional.binary_cross_entropy(model(torch.full((16, 8), 200.0)), torch.zeros(16, 4)).backward()
             optimizer.step()
     assert Trace.load(tmp_path / "twins" / "2").layout.twin == 2
+
+
+class Decaying(torch.optim.SGD):
+    """Shortens its steps, and makes them as its parent class does."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Make one step."""
+        for group in self.param_groups:
+            group["lr"] *= 0.9
+        return super().step(closure)
+
+
+def test_a_step_made_by_a_parent_class_with_instances_of_its_own_is_one_step(tmp_path: Path) -> None:
+    """Torch calls the hooks of a step then for the inner call too."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
+    optimizer = Decaying(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path / "a", interval=1) as recorder:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+    assert recorder.step == 3
+    trace = Trace.load(tmp_path / "a")
+    assert trace.layout.steps == [0, 1, 2] and bool(trace.arrays["gradient/norm"].any(1).all())
+    assert trace.arrays["setting/lr"][:, 0].tolist() == pytest.approx([0.1, 0.09, 0.081])

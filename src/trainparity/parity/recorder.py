@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from trainparity.parity import arguments
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint, joined
@@ -213,8 +214,8 @@ class Recorder:
             f"{self.folder}: two Recorders at a time; give each model a name of its own: record(..., name='G')"
         )
 
-    def _updated(self, *_: Any) -> None:
-        if not self._busy:
+    def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if not self._busy and not is_inside_own_step(optimizer):
             self._finish()
 
     @unseen

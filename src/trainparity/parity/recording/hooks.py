@@ -1,5 +1,6 @@
 """Hooks on modules that a script may save or copy whole."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,22 @@ class Hook:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Hook":
         """Return the hook itself: it tells the module that it was made for from its copies."""
         return self
+
+
+def is_inside_own_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether a step hook is called for `super().step()` of a step: torch calls hooks there again.
+
+    It does where the parent class has instances of its own, as its `step` is wrapped then.
+    """
+    frame, wrappers = sys._getframe(1), 0
+    while frame is not None and wrappers < 2:
+        if frame.f_code.co_name == "wrapper" and frame.f_code.co_filename == _OPTIMIZER:
+            wrappers += frame.f_locals.get("self") is optimizer
+        frame = frame.f_back  # type: ignore[assignment]
+    return wrappers > 1
+
+
+_OPTIMIZER = str(inspect.getsourcefile(torch.optim.Optimizer))
 
 
 class AroundCompiled:

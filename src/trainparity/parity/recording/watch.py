@@ -17,6 +17,7 @@ from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
+from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
@@ -161,6 +162,8 @@ class StepWatch:
     @unseen
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
+        if optimizer is not None and is_inside_own_step(optimizer):
+            return None
         self.clipping.updated = True
         if not self._active or self.structure.changed() or not self._meeting.meet(Place.UPDATE):
             return None
