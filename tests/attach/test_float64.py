@@ -1,9 +1,11 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from trainparity.attach.float64 import Float64
+from trainparity.attach.float64 import Float64, shard_in_float64
 
 COARSER = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -44,3 +46,15 @@ def test_a_model_trains_in_float64_whatever_it_is_cast_to() -> None:
     tensors = [loss, *model.parameters(), *(p.grad for p in model.parameters() if p.grad is not None)]
     assert {tensor.dtype for tensor in tensors} == {torch.float64}
     assert all(state["exp_avg"].dtype == torch.float64 for state in optimizer.state.values())
+
+
+def test_policies_of_shards_choose_no_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    for kind in (fsdp.MixedPrecision, fsdp.MixedPrecisionPolicy):
+        monkeypatch.setattr(kind, "__init__", kind.__init__)
+    shard_in_float64(fsdp)
+    for kind in (fsdp.MixedPrecision, fsdp.MixedPrecisionPolicy):
+        policy = kind(torch.bfloat16, reduce_dtype=torch.float32)
+        assert [getattr(policy, field.name) for field in fields(policy) if "_dtype" in field.name] != []
+        assert all(getattr(policy, field.name) is None for field in fields(policy) if "_dtype" in field.name)
+        assert kind(cast_forward_inputs=True).cast_forward_inputs

@@ -72,6 +72,9 @@ MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 20
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
+GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
+SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, dtype=torch.float64)}
+WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
 WHOLE_NORM = torch.linalg.vector_norm(trace(gradients=OFF, ranks=2, parts=2).arrays["gradient/norm"], dim=1)
 TO_THE_END = torch.stack([0 * WHOLE_NORM, WHOLE_NORM / 2**0.5], 1)[:, None].expand(T, 2, 2)
@@ -188,6 +191,8 @@ PROVED: dict[str, list[Pair]] = {
             COARSE,
             {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK, "rank__loss": ones(T, 1, value=1.5)},
         ),
+        ({**SHARDED, "rank__given": GIVEN}, {**WEIGHED, "gradients": OFF}),
+        ({**COARSE, **SHARDED, "rank__given": GIVEN}, {**COARSE, **WEIGHED, "gradients": scaled(1.02)}),
     ],
     "batch-coupled-loss": [
         (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
@@ -441,3 +446,14 @@ def test_the_learning_rate_that_is_named_is_the_one_that_differs() -> None:
     falling = other.clone()
     falling[:, 1] = torch.tensor([0.05, 0.04, 0.03, 0.02])
     assert judge({}, {"twin": 9, "setting__lr": falling}).cause == "schedule"
+
+
+@pytest.mark.parametrize("given", [drawn(22, shape=[T, 1, 2, SKETCH]), GIVEN, GIVEN * torch.tensor([[1.0], [0.0]])])
+def test_other_gradients_of_passes_are_no_other_weights(given: torch.Tensor) -> None:
+    other = {**SHARDED, "gradients": OFF, "rank__given": given, "given_back": dict.fromkeys(BACK, 0.1)}
+    assert judge({**SHARDED, "rank__given": GIVEN}, other).cause == "loss-or-targets"
+
+
+def test_weights_that_the_loop_makes_up_for_are_the_same_training() -> None:
+    made_up = {**COARSE, "parts": 2, "rank__given": WEIGHED["rank__given"], "twin": 9}
+    assert judge({**COARSE, "parts": 2, "rank__given": GIVEN}, made_up).verdict == "equivalent"

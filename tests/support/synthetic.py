@@ -113,6 +113,7 @@ def trace(
             "rank/loss": torch.ones(ranks, dtype=torch.float64),
             "rank/held": torch.tensor([[0.0] + [1.0] * (parts - 1)] * ranks, dtype=torch.float64),
             "rank/micro": micro.expand(ranks, -1, -1).clone(),
+            "rank/given": torch.zeros(ranks, parts, SKETCH, dtype=torch.float64),
             "rank/total": micro_sketch(flat).expand(ranks, -1).clone(),
             "rank/after": torch.zeros(ranks, SIZE, dtype=torch.float64),
             "rank/clip_norm": torch.full((ranks,), float(total) if limit else -1.0),

@@ -58,18 +58,25 @@ def _widened(value: object) -> object:
 def compute_in_float64() -> None:
     """Turn the mode on for the rest of this process; and autocast and loss scaling, which have no use then, off."""
     for switched in (torch.amp.autocast_mode.autocast, torch.amp.GradScaler):
-        switched.__init__ = _disabled(switched.__init__)  # type: ignore[method-assign]
+        switched.__init__ = _given(switched.__init__, enabled=False)  # type: ignore[method-assign]
     torch.set_default_dtype(torch.float64)
     Float64().__enter__()  # type: ignore[no-untyped-call]
 
 
-def _disabled(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that leaves what it makes without effect."""
+def shard_in_float64(fsdp: Any) -> None:
+    """Let the policies of FSDP and FSDP2 choose no format. `fsdp` is `torch.distributed.fsdp`."""
+    for policy in (fsdp.MixedPrecision, fsdp.MixedPrecisionPolicy):
+        chosen = [name for name in signature(policy.__init__).parameters if "_dtype" in name]
+        policy.__init__ = _given(policy.__init__, **dict.fromkeys(chosen))
+
+
+def _given(original: Callable[..., None], **values: Any) -> Callable[..., None]:
+    """Return a constructor that takes some values whatever it is given for them."""
 
     @wraps(original)
-    def disabled(*args: Any, **keywords: Any) -> None:
+    def given(*args: Any, **keywords: Any) -> None:
         bound = signature(original).bind(*args, **keywords)
-        bound.arguments["enabled"] = False
+        bound.arguments.update(values)
         original(*bound.args, **bound.kwargs)
 
-    return disabled
+    return given

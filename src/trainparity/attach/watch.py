@@ -47,6 +47,7 @@ def watch() -> None:
 
     if (session / FLOAT64).exists():
         _after_import("torch", lambda module: _in_float64())
+        _after_import("torch.distributed.fsdp", _shard_in_float64)
     _after_import("numpy.random", lambda module: module.seed(SEED))
     _after_import("torch.optim.optimizer", optimizers)
 
@@ -63,6 +64,12 @@ def _in_float64() -> None:
     from trainparity.attach.float64 import compute_in_float64
 
     compute_in_float64()
+
+
+def _shard_in_float64(module: ModuleType) -> None:
+    from trainparity.attach.float64 import shard_in_float64
+
+    shard_in_float64(module)
 
 
 def _after_import(name: str, then: Callable[[Any], None]) -> None:

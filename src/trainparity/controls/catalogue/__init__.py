@@ -31,7 +31,10 @@ RIGHT = [
 
 WRONG = [
     *(Control(loop=loop, cause="loss-normalisation") for loop in (loss.Undivided, loss.MeanOfMeans)),
-    *(Control(loop=loop, cause="loss-normalisation", num_ranks=2) for loop in (loss.SummedOverRanks, loss.UnevenRanks)),
+    *(
+        Control(loop=loop, cause="loss-normalisation", num_ranks=2)
+        for loop in (loss.SummedOverRanks, loss.UnevenRanks, loss.UnevenRanksOfShards)
+    ),
     Control(loop=loss.ContrastOfFewer, cause="batch-coupled-loss", against=right.Contrast),
     *(Control(loop=loop, cause="loss-or-targets") for loop in (loss.LabelsShifted, loss.SoftmaxTwice, loss.Penalised)),
     Control(loop=forward.SoftmaxInTheModel, cause="forward"),

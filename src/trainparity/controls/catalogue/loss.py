@@ -4,7 +4,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainparity.controls.catalogue.right import Accumulated, Contrast, Uneven
-from trainparity.controls.loop import Ddp, Loop
+from trainparity.controls.loop import Ddp, Fsdp, Loop
 from trainparity.parity.recording import ranks
 
 
@@ -39,6 +39,12 @@ class UnevenRanks(Ddp):
 
     def loss(self, part: Tensor, global_count: int, parts: int) -> Tensor:
         return self.losses(part).mean()
+
+
+class UnevenRanksOfShards(Fsdp):
+    """The same where FSDP2 averages: no micro-batch's own gradient is seen there."""
+
+    shard, loss = UnevenRanks.shard, UnevenRanks.loss
 
 
 class ContrastOfFewer(Contrast):

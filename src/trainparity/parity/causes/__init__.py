@@ -26,6 +26,7 @@ from trainparity.parity.causes import (
     start,
     targets,
     unmoved,
+    weights,
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Rule
 
@@ -64,7 +65,8 @@ RULES: tuple[Rule, ...] = (
     loss.scaled,
     loss.scaled_at_the_outputs,
     loss.batch_coupled,
-    loss.weighted_otherwise,
+    weights.weighted_otherwise,
+    weights.weighted_at_the_outputs,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
     randomness.randomness,

@@ -2,17 +2,14 @@
 
 import math
 
-from torch import Tensor
-
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import adds_up, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
-from trainparity.records.numbers import exact, number
+from trainparity.records.numbers import exact
 
 
 @rule(
@@ -28,8 +25,8 @@ def scaled(difference: Difference) -> Finding | None:
     if (
         factor < 0
         or difference.stage != "gradient"
-        or rest > _tolerance(difference)
-        or abs(factor - 1) <= _tolerance(difference)
+        or rest > tolerance_of(difference)
+        or abs(factor - 1) <= tolerance_of(difference)
     ):
         return None
     if not _seen_at_the_outputs(difference, factor) or (_one_number(difference) and not _guess(difference, factor)):
@@ -62,7 +59,7 @@ def scaled(difference: Difference) -> Finding | None:
 def turned(difference: Difference) -> Finding | None:
     """The whole gradient points the other way: the loss has the other sign."""
     factor, rest = difference.scale
-    if factor >= 0 or difference.stage != "gradient" or rest > _tolerance(difference):
+    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference):
         return None
     return Finding(
         f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every "
@@ -129,7 +126,8 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     )
 
 
-def _tolerance(difference: Difference) -> float:
+def tolerance_of(difference: Difference) -> float:
+    """Return what may be left over when one gradient is explained by the other, or by parts of it."""
     units = [trace.layout.unit_roundoff for trace in (difference.left, difference.right)]
     if not difference.same_precision:
         return max(difference.tolerance, 32 * max(units))
@@ -194,53 +192,3 @@ def batch_coupled(difference: Difference) -> Finding | None:
         f"{difference.runs[1]} and {passes[0]} in {difference.runs[0]}",
         {"coupled_by": coupled, "samples_of_a_pass": passes},
     )
-
-
-@rule(
-    "loss-normalisation",
-    "loss",
-    proof="both gradients are sums of *the same* micro-batch gradients with other weights (least squares on their "
-    "sketches leaves only rounding): a mean of means",
-    advice="sum the losses of all micro-batches and ranks and divide once by the global count of samples (or tokens)",
-)
-def weighted_otherwise(difference: Difference) -> Finding | None:
-    """Both gradients are sums of the same micro-batch gradients, weighted otherwise: a mean of means.
-
-    The weights come from least squares on the micro-batches' sketches; the reference's gradient must be such a
-    sum but for rounding, which no other fault leaves it.
-    """
-    if difference.stage != "gradient":
-        return None
-    totals = [trace.arrays["rank/total"][difference.row][0] for trace in (difference.left, difference.right)]
-    finer = max(difference.micro(), key=len)  # the run that cut the batch smaller
-    (left, left_over), (right, right_over) = (combine(finer, total) for total in totals)
-    tolerance = max(_tolerance(difference), 1e-5)
-    if len(finer) < 2 or max(left_over, right_over) > min(tolerance, _UNEXPLAINED):
-        return None
-    ratio = _ratios(left, right)
-    if ratio is None or float(ratio.amax() - ratio.amin()) <= tolerance:
-        return None
-    return Finding(
-        (
-            f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
-            f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
-            "micro-batches of unequal size"
-        ),
-        {
-            "weights_of_the_reference": left.tolist(),
-            "weights_of_the_other": right.tolist(),
-            "left_over": max(left_over, right_over),
-        },
-    )
-
-
-_UNEXPLAINED = 0.3
-"""Part of a gradient that is left over where its micro-batches do not make it, however far the twins are apart."""
-
-
-def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
-    """Return right / left; None if a micro-batch is missing from either sum, or taken away: no matter of weights."""
-    smallest = 1e-4 * max(float(left.abs().amax()), float(right.abs().amax()))
-    if float(left.abs().amin()) < smallest or float(right.abs().amin()) < smallest:
-        return None
-    return right / left if bool((right / left > 0).all()) else None

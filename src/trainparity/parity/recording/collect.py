@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import ranks
-from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.backward import MAX_MICRO_BATCHES, BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.identity import never_zero
 from trainparity.parity.recording.passes import STAND_IN, Pass
@@ -27,6 +27,8 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
     numbers = ranks.gather_named(forward.seen.names, forward.seen.numbers(passes))
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
     reached = [one for one in passes if one.samples is not None and one.reached]
+    given = ranks.gather_ragged(forward.seen.given(passes)[:MAX_MICRO_BATCHES])
+    given[groups != torch.arange(len(groups))] = 0  # ranks of a group pass the same samples
     return {
         "activation/sketch": sums[0],
         "activation/numbers": numbers[first_of_groups].sum(0),
@@ -35,6 +37,7 @@ def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[
         "evaluating": passes[0].evaluating if passes else torch.zeros(len(forward.modules), dtype=torch.bool),
         "made_elsewhere": torch.tensor(len(elsewhere)),
         "judged_elsewhere": torch.tensor(sum(one.judged_elsewhere for one in passes)),
+        "rank/given": given / scale,
         "rank/reached": ranks.gather(torch.tensor(len(reached))),
         "rank/random_state": ranks.gather(torch.tensor(passes[0].state if passes else 0)),
         "rank/drew": ranks.gather(torch.tensor(sum(one.drew for one in passes))),

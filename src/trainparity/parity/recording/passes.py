@@ -65,6 +65,8 @@ class Pass:
         """Whether another model is given it to make the loss of it, as a discriminator is."""
         self.reached = False
         """Whether a backward pass came through it."""
+        self.backwards: set[int] = set()
+        """The numbers of those, as autograd counts them."""
         self.drew = False
         """Whether it drew random numbers."""
         self.state_outside = state_outside_of_torch()
@@ -96,6 +98,7 @@ class Pass:
 
     def reach(self) -> None:
         """Note that a backward pass came through it, and through those that its samples came by."""
+        self.backwards.add(torch._C._current_graph_task_id())
         found: Pass | None = self
         while found is not None and not found.reached:
             found.reached = True

@@ -44,6 +44,20 @@ class Seen:
         counts = [sum(one.numbers[name] for one in passes) for name in self.names]
         return torch.tensor(counts, dtype=torch.int64)
 
+    def given(self, passes: Sequence[Pass]) -> Tensor:
+        """Return for each pass the sum of the gradients of what the loss is made of: float64 [n, size].
+
+        Zeros where passes share a loss, as those of a discriminator over real and made samples do.
+        """
+        found = torch.zeros(len(passes), self._size, dtype=torch.float64)
+        numbers = [number for one in passes for number in one.backwards]
+        if len(numbers) > len(set(numbers)):
+            return found
+        for row, one in zip(found, passes, strict=True):
+            for name in one.gradients.keys() & set(self.outputs):
+                row += one.gradients[name]
+        return found
+
     def sums(self, passes: Sequence[Pass]) -> Tensor:
         """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size]."""
         found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)

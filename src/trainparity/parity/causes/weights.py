@@ -1,0 +1,144 @@
+"""Micro-batches that weigh otherwise in a sum: a mean of means."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.loss import tolerance_of
+from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import combine
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import number
+
+_ADVICE = "sum the losses of all micro-batches and ranks and divide once by the global count of samples (or tokens)"
+
+
+@rule(
+    "loss-normalisation",
+    "loss",
+    proof="both gradients are sums of *the same* micro-batch gradients with other weights (least squares on their "
+    "sketches leaves only rounding): a mean of means",
+    advice=_ADVICE,
+)
+def weighted_otherwise(difference: Difference) -> Finding | None:
+    """Both gradients are sums of the same micro-batch gradients, weighted otherwise: a mean of means.
+
+    The weights come from least squares on the micro-batches' sketches; the reference's gradient must be such a
+    sum but for rounding, which no other fault leaves it.
+    """
+    if difference.stage != "gradient":
+        return None
+    finer = max(difference.micro(), key=len)  # the run that cut the batch smaller
+    tolerance = max(tolerance_of(difference), 1e-5)
+    return _reweighted(difference, finer, _totals(difference), min(tolerance, _UNEXPLAINED), tolerance)
+
+
+def _totals(difference: Difference) -> list[Tensor]:
+    """Return the sketches of both runs' gradients: float64 [256]."""
+    return [trace.arrays["rank/total"][difference.row][0] for trace in (difference.left, difference.right)]
+
+
+_UNEXPLAINED = 0.3
+"""Part of a gradient that is left over where its micro-batches do not make it, however far the twins are apart."""
+
+
+def _given_otherwise(difference: Difference) -> Finding | None:
+    """Find other weights in the gradients of what forward passes returned, which explain how far these are apart."""
+    hashes = difference.pair("samples")
+    if not difference.same_precision or difference.beyond["start"] or hashes is None or not torch.equal(*hashes):
+        return None
+    chain, finer = difference.chain, max(difference.given(), key=len)
+    if not chain.outputs_agree or not chain.judged or len(finer) < 2:
+        return None
+    if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
+        return None
+    totals = [_given_in_all(trace, difference.row) for trace in (difference.left, difference.right)]
+    apart = float(torch.linalg.vector_norm(totals[1] - totals[0]) / torch.linalg.vector_norm(totals[0]))
+    index = [difference.left.layout.activations.index(name) for name in chain.judged]
+    floor = float(difference.floor["activation_gradient"][difference.row][index].amax())
+    coarse = is_coarse(difference.left.layout)
+    if not apart > (_ROUNDED if coarse else difference.margin) * floor:
+        return None
+    explained = min(apart / _EXPLAINED, _UNEXPLAINED if coarse else max(tolerance_of(difference), 1e-5))
+    return _reweighted(difference, finer, totals, explained, apart / _EXPLAINED)
+
+
+def _weigh_otherwise(difference: Difference) -> bool:
+    """Tell whether passes weigh otherwise though the floor of a coarse format hides it in the gradient."""
+    if not is_coarse(difference.left.layout) or _given_otherwise(difference) is None:
+        return False
+    micro = max(difference.micro(), key=len)
+    if len(micro) < 2:
+        return True
+    # What code of the loop's own multiplies the gradients with may make up for the loss.
+    ratio = _ratios(*(combine(micro, total)[0] for total in _totals(difference)))
+    return ratio is not None and float(ratio.amax() - ratio.amin()) > _ROUNDED * difference.left.layout.unit_roundoff
+
+
+_ROUNDED = 4
+"""Floors by which the gradient of equal outputs may be off for rounding alone, as of a loss in a coarse format."""
+
+_EXPLAINED = 4
+"""How many times nearer than the runs are to one another weights must bring them: any would, were there many."""
+
+
+@rule(
+    "loss-normalisation",
+    "loss",
+    proof="outputs of the model agree, and the gradients of the loss by them are in both runs sums of *the same* "
+    "passes' with other weights, as where FSDP2 hands over no micro-batch's own gradient",
+    advice=_ADVICE,
+    differs=_weigh_otherwise,
+)
+def weighted_at_the_outputs(difference: Difference) -> Finding | None:
+    """The loss weighs forward passes otherwise: a mean of means, seen by what each returned to the loop."""
+    return _given_otherwise(difference) if difference.stage == "gradient" or _weigh_otherwise(difference) else None
+
+
+def _given_in_all(trace: Trace, row: int) -> Tensor:
+    """Return the gradient of what all passes returned, as ranks average it: float64 [S]."""
+    groups = len(set(trace.layout.groups)) or trace.layout.world_size
+    return trace.arrays["rank/given"][row].sum((0, 1)) / groups
+
+
+def _reweighted(
+    difference: Difference, finer: Tensor, totals: list[Tensor], left_over: float, tolerance: float
+) -> Finding | None:
+    """Find that `totals` [S] of both runs are sums of the rows of `finer` [n, S] with weights whose ratio varies.
+
+    Args:
+        difference: Of the runs.
+        finer: Of the run that cut the batch smaller.
+        totals: Of the reference and the other run.
+        left_over: Part of a total that such a sum may leave over.
+        tolerance: By how much ratios may vary.
+    """
+    if len(finer) < 2:
+        return None
+    (left, of_left), (right, of_right) = (combine(finer, total) for total in totals)
+    if max(of_left, of_right) > left_over:
+        return None
+    ratio = _ratios(left, right)
+    if ratio is None or float(ratio.amax() - ratio.amin()) <= tolerance:
+        return None
+    return Finding(
+        (
+            f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
+            f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
+            "micro-batches of unequal size"
+        ),
+        {
+            "weights_of_the_reference": left.tolist(),
+            "weights_of_the_other": right.tolist(),
+            "left_over": max(of_left, of_right),
+        },
+    )
+
+
+def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
+    """Return right / left; None if a micro-batch is missing from either sum, or taken away: no matter of weights."""
+    smallest = 1e-4 * max(float(left.abs().amax()), float(right.abs().amax()))
+    if float(left.abs().amin()) < smallest or float(right.abs().amin()) < smallest:
+        return None
+    return right / left if bool((right / left > 0).all()) else None
