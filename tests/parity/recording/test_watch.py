@@ -73,6 +73,44 @@ def test_activations_do_not_depend_on_how_the_batch_is_cut(
     assert other["samples"] != whole["samples"]
 
 
+class WithItsLoss(nn.Module):
+    """Returns its loss, and beside it what that is made of, as language models do."""
+
+    def __init__(self, inside: nn.Module) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, data: Tensor) -> tuple[Tensor, Tensor]:
+        made = self.inside(data)
+        return made.square().sum() / 8, made
+
+
+def test_what_the_loss_gives_each_pass_adds_up_to_what_it_gives_all(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    own = WithItsLoss(copy.deepcopy(model))
+    seen = step(watch, model, optimizer, X[:3], X[3:])
+    assert seen["rank/given"].shape == (1, 2, 64) and seen["rank/given"].any(2).all()
+    assert torch.allclose(seen["rank/given"][0].sum(0), seen["activation_gradient/sketch"][-1])
+    inside = StepWatch(own, torch.optim.SGD(own.parameters(), lr=0.1), sketch_size=64)
+    inside.begin()
+    for part in (X[:3], X[3:]):
+        own(part)[0].backward()
+    inside.optimizer.step()
+    assert torch.allclose(inside.end()["rank/given"], seen["rank/given"])
+    inside.close()
+
+
+def test_what_passes_are_given_is_left_out_where_they_share_a_loss(
+    watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    watch.begin()
+    (model(X[:3]).square().sum() + model(X[3:]).square().sum()).backward()
+    optimizer.step()
+    seen = watch.end()
+    assert seen["rank/given"].shape == (1, 2, 64) and not seen["rank/given"].any()
+
+
 def test_each_micro_batchs_own_gradient_adds_up_to_the_whole(
     watch: StepWatch, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
