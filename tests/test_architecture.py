@@ -26,7 +26,7 @@ BELOW: dict[str, set[str]] = {
     "params": {"validation", "strategies"},
     "environment": {"errors", "extras", "params", "records"},
     "placement": {"environment", "params"},
-    "data": {"params", "records"},
+    "data": {"params", "records", "printable"},
     "workloads": {"errors", "extras", "validation", "params"},
     "strategies": {"errors", "validation"},
     "measure": {"extras", "params", "records"},
@@ -41,7 +41,9 @@ BELOW: dict[str, set[str]] = {
     "attach": {"ownership", "records", "parity"},
     "bisection": {"records"},
     "second_opinion": {"records"},
-    "running": {"bisection", "second_opinion", "records", "errors", "exits", "ownership", "scratch", "attach"},
+    "running": {
+        "bisection", "second_opinion", "records", "errors", "exits", "ownership", "scratch", "attach", "printable",
+    },
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {

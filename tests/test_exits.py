@@ -77,8 +77,11 @@ def test_a_name_that_is_no_utf_8_can_be_printed(monkeypatch: pytest.MonkeyPatch)
     assert exit_code(lambda: print("runs/\udcff")) == 0 and written.getvalue() == b"runs/\\udcff\n"
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), OSError(errno.EBADF, "Bad file descriptor"), MemoryError()])
-def test_a_defect_is_none_of_the_verdicts_codes(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), OSError(errno.EBADF, "Bad file descriptor"), MemoryError(), GeneratorExit(), SystemExit(0)],
+)
+def test_a_defect_is_none_of_the_verdicts_codes(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(raising(error)) == DEFECT
     said = capsys.readouterr().err
     assert "Traceback" in said

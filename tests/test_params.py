@@ -118,6 +118,7 @@ def test_the_default_has_the_eight_configurations_each_compared_with_the_referen
             lambda c: c.update(loading={"start_methods": ["fork", "span"]}),
             r"^params.yaml: loading.start_methods.1: 'span' is not one of fork, .* did you mean spawn\?$",
         ),
+        (lambda c: c.update(step_deadline_s=1e300), "step_deadline_s: 1e\\+300: .*less than or equal to 10000000"),
         (
             lambda c: c["configs"]["ddp"].update(loader={"deadline_s": 0}),
             r"^params.yaml: configs.ddp.loader.deadline_s: 0: .*greater than 0$",

@@ -2,6 +2,7 @@
 
 import copy
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from trainparity import params
-from trainparity.validation import ParamsError, read_yaml
+from trainparity.validation import ParamsError, parse_yaml, read_yaml
 
 ROOT = Path(__file__).parents[1]
 FILES = [ROOT / "params.yaml", *sorted(ROOT.glob("studies/*/params.yaml"))]
@@ -82,6 +83,15 @@ def test_no_damage_of_the_text_ends_in_a_traceback(path: Path, tmp_path: Path) -
             params.load(damaged)
         except ParamsError as error:
             assert str(damaged) in str(error)
+
+
+@pytest.mark.parametrize(
+    "tag", ["bool", "int", "float", "null", "timestamp", "binary", "omap", "pairs", "set", "seq", "map"]
+)
+@pytest.mark.parametrize("value", ["x", "é", "''", "[]", "[1]", "{a: 1}"])
+def test_a_value_that_is_none_of_its_tags_is_no_yaml(tag: str, value: str) -> None:
+    with suppress(ParamsError):
+        parse_yaml(f"a: !!{tag} {value}", "params.yaml")
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 3000, "? " * 3000, "&a [*a]", "a: &a {b: *a}"])

@@ -7,6 +7,14 @@ class UserError(Exception):
     """Something that the caller can mend; the message says where, what is wrong and what to do."""
 
 
+def said(error: BaseException) -> str:
+    """Return what an exception says; a user's own may fail at that, too."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text can't be made)"
+
+
 class StoppedBySignal(BaseException):
     """A signal ended the work; `then` says what is left of a run.
 

@@ -71,7 +71,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except ModuleNotFoundError as error:
         sentence = extras.explain(error)
         return _said(sentence, 2) if sentence else _defect()
-    except Exception:
+    except BaseException:  # SystemExit, too: its code would read as a verdict, and no code of ours has raised it
         return _defect()
     return code
 

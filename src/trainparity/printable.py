@@ -1,5 +1,6 @@
-"""What other people wrote, as names in a trace or of files: none of it steers the terminal that shows it."""
+"""What other people wrote, as names in a trace or of files: none of it steers the terminal, or tells a password."""
 
+import re
 import unicodedata
 
 
@@ -9,6 +10,14 @@ def printable(text: str) -> str:
     Those that turn the direction of writing are some: they reverse the rest of a line, and with it what we say there.
     """
     return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in text)
+
+
+def without_password(text: str) -> str:
+    """Return a text in which the passwords of addresses are `...`; of https a user's name alone may be a token."""
+    return _IN_ADDRESS.sub(r"\1...@", text)
+
+
+_IN_ADDRESS = re.compile(r"(https?://(?:[^/\s:@]*:)?|://[^/\s:@]*:)[^/?#\s]+@")
 
 
 def _steers(character: str) -> bool:

@@ -80,10 +80,12 @@ def parse_yaml(text: str, name: str) -> Any:
     try:
         content = yaml.load(text, Loader=_Yaml)  # a SafeLoader: it makes plain values only
         values = _values(content, {})
-    except (yaml.YAMLError, ValueError) as error:  # a date like 2001-99-99 is a ValueError
-        raise ParamsError(f"{name}: not YAML: {error}") from None
     except RecursionError:
         raise ParamsError(f"{name}: nested too deeply to be read") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # of a value that is none of its tag PyYAML raises whatever it runs into
+        raise ParamsError(f"{name}: not YAML: {error}") from None
     if values > _MOST_VALUES:
         raise ParamsError(f"{name}: its aliases stand for more than {_MOST_VALUES:,} values, or for themselves")
     return content

@@ -84,6 +84,18 @@ def test_without_any_mirror_the_message_says_what_each_said_and_what_to_do(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_mirrors_password_is_not_told(tmp_path: Path) -> None:
+    """Python's own error would quote it: it takes the password for a port."""
+    with pytest.raises(DataError) as caught:
+        fetch(
+            source({"a.bin": CONTENT}),
+            tmp_path,
+            ["https://me:hidden@nowhere.invalid/", "https://hidden@nowhere.invalid/"],
+        )
+    assert "https://me:...@nowhere.invalid/a.bin: a mirror's address has no user" in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
 def test_mnist_is_read_from_its_own_files(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
     files = {name: idx(a) for name, a in zip(MNIST.files, (images, np.arange(5)), strict=True)}

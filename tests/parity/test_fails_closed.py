@@ -1,5 +1,6 @@
 """What is not known never reads as agreement: altered evidence gives `different` or `cannot judge`, never a pass."""
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,10 @@ def test_gradients_that_overflow_in_both_runs_count_as_equal_only_where_no_updat
         ({"layout": {"parameters": {}}}, "parameters: there are none"),
         ({"layout": {"world_size": 2}}, "of shape"),
         ({"rank__weight": torch.zeros(4, 0, dtype=torch.int64)}, "rank/weight: of shape"),
+        ({"layout": {"groups": [5]}}, "groups: do not name a rank"),
+        ({"layout": {"groups": [0, 0]}}, "groups: do not name a rank"),
+        ({"rank__weight": torch.ones(4, 1, dtype=torch.bool)}, "rank/weight: of type torch.bool"),
+        ({"gradient__norm": torch.ones(4, 3, dtype=torch.int32)}, "gradient/norm: of type torch.int32"),
         ({"gradient__sketch": torch.zeros(4, 3, 0)}, "gradient/sketch: of shape"),
         ({"gradient__norm": torch.full((4, 3), 1e9, dtype=torch.float64)}, "gradient/norm: does not fit its sketch"),
     ],
@@ -123,6 +128,7 @@ ALTERATIONS = {
     "a row is zero": lambda a: _with_row(a, 0.0),
     "whole numbers": lambda a: a.to(torch.int64),
     "flat": lambda a: a.flatten(),
+    "flags": lambda a: a.to(torch.bool),
 }
 
 
@@ -167,6 +173,38 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, found in {"a": trace(), "a/twins/1": trace(twin=1), "b": trace(weights=(2.0,))}.items():
         found.save(folder / name)
     return folder
+
+
+@pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_trace_of_a_narrower_format_is_judged_by_its_values(narrow: torch.dtype, tmp_path: Path) -> None:
+    """Once they ended in a traceback, as a product of tensors wants one format."""
+    original, right = trace(), trace(weights=(2.0,))
+    right.save(tmp_path / "b")
+    for key in ("gradient/sketch", "activation_gradient/sketch", "setting/lr"):
+        changed(original, **{key: original.arrays[key].to(narrow)}).save(tmp_path / "a")
+        assert compare_folders(tmp_path / "a", tmp_path / "b").exit_code in (1, 2), key
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.safetensors", "status.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_can_be_read_without_end_is_no_trace(kind: str, name: str, tmp_path: Path) -> None:
+    """Once a pipe in place of a file was waited for, and a device was read until memory was full."""
+    for folder in ("a", "b"):
+        trace().save(tmp_path / folder)
+    place = tmp_path / "a" / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to("/dev/zero")
+    verdict = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert verdict.exit_code == 2 and str(verdict.reason) == f"{place}: is no file"
+
+
+def test_a_file_that_is_larger_than_its_header_says_is_not_read(tmp_path: Path) -> None:
+    """Its 2^40 bytes are a hole, which costs no disk and all memory."""
+    for folder in ("a", "b"):
+        trace().save(tmp_path / folder)
+    os.truncate(tmp_path / "a/trace.safetensors", 2**40)
+    verdict = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert verdict.exit_code == 2 and "trace.safetensors: damaged" in str(verdict.reason)
 
 
 PLACES = [f"{run}/trace.{kind}" for run in ("a", "a/twins/1", "b") for kind in ("json", "safetensors")]

@@ -57,6 +57,11 @@ def test_a_command_tells_no_secret_of_its_variables() -> None:
             "python t.py --db https://me:pw@host/x https://host/y@z",
             "python t.py --db https://me:...@host/x https://host/y@z",
         ),
+        (
+            "git clone https://ghp_x@github.com/a ssh://git@host/b",
+            "git clone https://...@github.com/a ssh://git@host/b",
+        ),
+        ("python t.py --db http://me:p@ss@host/x", "python t.py --db http://me:...@host/x"),
         ("TOKENS_PER_STEP=5 X=1 python t.py a=b", "TOKENS_PER_STEP=... X=1 python t.py a=b"),
     ],
 )

@@ -108,12 +108,25 @@ def test_a_class_that_can_not_be_made_is_a_mistake(name: str, message: str) -> N
         load(f"{__name__}:{name}", {})
 
 
+class Wordless(BaseException):
+    """As pytest's Skipped and asyncio's CancelledError no Exception, and one that says nothing."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (lambda: 1 / 0, "`data` of .* ended with ZeroDivisionError"),
         (lambda: sys.exit(0), "`data` of .* ended with SystemExit: 0"),
         (lambda: os._exit(0), "`data` of .* ended with SystemExit: 0"),
+        (lambda: pytest.skip("no Exception"), "`data` of .* ended with Skipped: no Exception"),
+        (lambda: _raise(Wordless()), r"`data` of .* ended with Wordless: \(its text can't be made\)"),
         (lambda: {"samples": torch.zeros(2)}, "a tensor is named 'samples'"),
         (lambda: {1: torch.zeros(2)}, "a tensor is named 1"),
         (lambda: {"inputs": torch.eye(2).to_sparse()}, "'inputs' is float32 on cpu, sparse_coo"),

@@ -8,11 +8,13 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trainparity.data.errors import DataError
+from trainparity.printable import without_password
 
 _TIMEOUT_S = 30.0
 _BLOCK = 1 << 16
@@ -62,9 +64,11 @@ def _fetch(name: str, md5: str, path: Path, mirrors: Sequence[str], timeout_s: f
         try:
             if not url.startswith(("http://", "https://")):
                 raise ValueError("a mirror is an http or https address")
+            if "@" in urlsplit(url).netloc:
+                raise ValueError("a mirror's address has no user or password: they would be kept in params.yaml")
             return _try(url, md5, path, timeout_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            failures.append(f"  {url}: {error}")
+            failures.append(f"  {without_password(url)}: {error}")
     raise DataError(
         f"{name} could not be fetched:\n" + "\n".join(failures) + f"\n"
         f"Put the file at {path} by hand, name another mirror in dataset.mirrors, or train on data that needs "

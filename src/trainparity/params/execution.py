@@ -25,6 +25,10 @@ Strategy = Annotated[str, AfterValidator(_known)]
 """The name of a strategy."""
 
 
+Seconds = Annotated[float, Field(gt=0, le=10_000_000)]
+"""A time that is waited for; the system's timers overflow beyond some hundreds of years."""
+
+
 class Loader(Section):
     """How batches reach the training loop."""
 
@@ -36,7 +40,7 @@ class Loader(Section):
     """Batches that each worker holds ready."""
     pin_memory: bool = False
     """Batches wait in page-locked memory, which a GPU copies from faster; without CUDA it does nothing."""
-    deadline_s: float = Field(default=120.0, gt=0)
+    deadline_s: Seconds = 120.0
     """Workers that bring no batch for so many seconds have failed; the training continues without them."""
 
 

@@ -6,7 +6,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainparity.params.dataset import Dataset
 from trainparity.params.defaults import COUNTERPART, REFERENCE, complete
-from trainparity.params.execution import Configuration, Name, Precision, Reference
+from trainparity.params.execution import Configuration, Name, Precision, Reference, Seconds
 from trainparity.params.overlay import laid_over
 from trainparity.params.study import Curves, Loading, Picture
 from trainparity.params.training import Parity, Timing, Train, Workload
@@ -37,9 +37,9 @@ class Params(Section):
     accelerator: Literal["auto", "cpu", "mps", "cuda"] = "auto"
     runtime: Literal["host", "docker"] = "host"
     """Where the training stages run: as processes of this machine, or each in a container of its image."""
-    deadline_s: float | None = Field(default=None, gt=0)
+    deadline_s: Seconds | None = None
     """A training stage in a container is stopped after so many seconds, its checkpoint kept; null never stops it."""
-    step_deadline_s: float | None = Field(default=None, gt=0)
+    step_deadline_s: Seconds | None = None
     """A run fails when no step has ended for so many seconds; null: 30 times its slowest step, at least 300 s."""
     memory_limit_mib: float | None = Field(default=None, gt=0)
     """Device memory that a study's fastest run must keep within; null: no limit. It limits nothing itself."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from trainparity.params.execution import Name, StartMethod
+from trainparity.params.execution import Name, Seconds, StartMethod
 from trainparity.validation import Section
 
 
@@ -21,7 +21,7 @@ class Loading(Section):
     """Epochs that are timed, after `timing.warmup_steps` batches."""
     max_batches: int | None = Field(default=None, ge=1)
     """Time so many batches only; null times all epochs to their end."""
-    deadline_s: float = Field(default=120.0, gt=0)
+    deadline_s: Seconds = 120.0
     """The loader's deadline for each batch."""
 
 

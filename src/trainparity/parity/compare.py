@@ -13,7 +13,7 @@ from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces
-from trainparity.records.base import RecordError
+from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
 from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
@@ -146,6 +146,7 @@ def _brief(steps: Sequence[int]) -> str:
 def _status(folder: Path) -> Status | None:
     """Return what became of a run of the pipeline; None for a run that a Recorder recorded."""
     path = folder / "status.json"
+    refuse_endless(path)
     return Status.read(path) if path.exists() else None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trainparity.errors import UserError
-from trainparity.records.base import INFINITE, RecordError, read_csv
+from trainparity.records.base import INFINITE, RecordError, read_csv, refuse_endless
 from trainparity.records.curves import CurveResult
 from trainparity.records.run import Status
 
@@ -84,6 +84,7 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
     try:
         for folder in (*left, *right):
             path = folder / "status.json"
+            refuse_endless(path)
             if path.exists() and (status := Status.read(path)).status != "trained":
                 reason = f"{folder}: {status.ending}"
                 return empty.model_copy(update={"verdict": status.status, "reason": reason})

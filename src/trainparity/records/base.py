@@ -84,6 +84,16 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
+def refuse_endless(path: Path) -> None:
+    """Refuse what is there and is no file: a pipe or a device in the folder of a run can be read without end.
+
+    Raises:
+        RecordError: names it.
+    """
+    if path.exists() and not path.is_file():
+        raise RecordError(f"{path}: is no file")
+
+
 def read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
     """Parse each row of a CSV file that has a header; a cell that a row lacks is empty.
 
@@ -91,6 +101,7 @@ def read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
         RecordError: the file is missing or damaged; the message names it, and the line.
     """
     rows: list[RowT] = []
+    refuse_endless(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, restval=""):

@@ -4,10 +4,11 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from trainparity.printable import without_password
+
 _VARIABLE = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY")
 _OPTION = re.compile(r"(^|[-_.])(token|secret|passw(or)?d|passphrase|credentials?|(api|access|secret)[-_]?key)$", re.I)
 """An option's name ends so: `--max-tokens` and `--tokenizer` do not."""
-_IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 
 
 def words(command: Sequence[str]) -> list[str]:
@@ -39,4 +40,4 @@ def _inside(word: str) -> str:
             return word
         shown = words(parts)
         return word if shown == parts else shlex.join(shown)
-    return _IN_ADDRESS.sub(r"\1...@", word)
+    return without_password(word)

@@ -6,6 +6,7 @@ import time
 import traceback
 from pathlib import Path
 
+from trainparity.errors import said
 from trainparity.training.spec import Failure, RunSpec
 
 
@@ -21,7 +22,7 @@ def sentence(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _LIBRARIES.search(frame.filename) and Path(frame.filename).exists()]
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name})" if own else ""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = f"{type(error).__name__}: {said(error)}".removesuffix(": ")
     return "; ".join([text + place, *getattr(error, "__notes__", ())])
 
 

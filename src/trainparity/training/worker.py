@@ -49,7 +49,7 @@ def main() -> int:
     except UserError as error:
         failure.report(spec, rank, str(error))
         return 1
-    except (Exception, KeyboardInterrupt) as error:  # SIGINT is noted only: nobody but the user's code raises it
+    except BaseException as error:  # KeyboardInterrupt, too: SIGINT is noted only, so the user's code has raised it
         no_room = failure.is_for_want_of_room(error)
         with suppress(OSError) if no_room else nullcontext():
             failure.report(spec, rank, failure.sentence(error))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainparity import extras
-from trainparity.errors import UserError
+from trainparity.errors import StoppedBySignal, UserError, said
 from trainparity.validation import ParamsError, Section, not_one_of, validate
 
 if TYPE_CHECKING:
@@ -153,9 +153,11 @@ def _users_code(doing: str, but: tuple[type[Exception], ...] = ()) -> Iterator[N
         raise
     except but:
         raise
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, StoppedBySignal):
+        raise
+    except BaseException as error:  # as pytest's Skipped and asyncio's CancelledError, which are no Exceptions
         traceback.print_exc()
-        raise ParamsError(f"{doing} ended with {type(error).__name__}: {error}") from None
+        raise ParamsError(f"{doing} ended with {type(error).__name__}: {said(error)}") from None
 
 
 @contextmanager

@@ -35,15 +35,16 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 """
 
 _SETTING = "setting/"
-_WHOLE = (torch.int64, torch.bool)
+_FLAGS = {"rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
+"""Arrays of truth values; hashes and counts are none, as all of them would be equal."""
+
 _WHOLE_NUMBERS = {
     "activation/numbers",
     "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "aside", "num_samples", "sample_ids",
     "rank/weight",
-    "rank/gradient", "rank/missing", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
+    "rank/gradient", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "rank/reached",
-    "made_elsewhere", "judged_elsewhere", "evaluating", "clip/calls", "clip/cuts", "clip/backwards",
-    "closure/again", "closure/evaluations", "scale/clipped", "scale/left",
+    "made_elsewhere", "judged_elsewhere", "clip/calls", "clip/cuts", "clip/backwards", "closure/evaluations",
 }  # fmt: skip
 
 
@@ -66,6 +67,8 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
         return "steps: there are none, or they are not in order"
     if not layout.parameters:
         return "parameters: there are none"
+    if layout.groups and not (len(layout.groups) == layout.world_size > max(layout.groups) and min(layout.groups) >= 0):
+        return f"groups: do not name a rank for each of {layout.world_size}"
     shapes = {**_SHAPES, **{name: "TP" for name in arrays if name.startswith(_SETTING)}}
     if odd := sorted(shapes.keys() ^ arrays.keys()):
         return f"{odd[0]}: {'missing' if odd[0] in shapes else 'not known'}"
@@ -74,9 +77,15 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
         expected = tuple(sizes.get(d, -1) for d in dimensions)
         if len(shape) != len(expected) or any(e not in (-1, s) for e, s in zip(expected, shape, strict=True)):
             return f"{name}: of shape {list(shape)}; {dimensions} is {['any' if e < 0 else e for e in expected]}"
-        if (arrays[name].dtype in _WHOLE) != (name in _WHOLE_NUMBERS):
+        if not _fits(name, arrays[name]):
             return f"{name}: of type {arrays[name].dtype}"
     return _untrue(arrays)
+
+
+def _fits(name: str, array: Tensor) -> bool:
+    if name in _FLAGS:
+        return array.dtype in (torch.bool, torch.int64)
+    return array.dtype == torch.int64 if name in _WHOLE_NUMBERS else array.is_floating_point()
 
 
 def _untrue(arrays: Mapping[str, Tensor]) -> str | None:

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from trainparity.parity.recording.integrity import checksum, flaw
-from trainparity.records.base import Record, RecordError, Settings, replacing
+from trainparity.records.base import Record, RecordError, Settings, refuse_endless, replacing
 
 TOGETHER = "Together"
 """Class of what holds several models that one optimizer updates, where nobody has named them."""
@@ -142,16 +143,22 @@ class Trace:
             RecordError: a file is missing or damaged.
         """
         path = folder / "trace.safetensors"
+        for file in (folder / "trace.json", path):
+            refuse_endless(file)
         try:
             layout = Layout.read(folder / "trace.json")
-            content = path.read_bytes()
+            with safe_open(path, "pt"):  # it compares the file's size with what its header says before all is read
+                content = path.read_bytes()
+        except SafetensorError as error:
+            raise RecordError(f"{path}: damaged: {error}") from None
         except OSError as error:
             raise RecordError(f"{folder}: cannot be read: {error}") from None
         if checksum(layout.model_dump(mode="json"), content) != layout.checksum:
             raise RecordError(f"{path}: damaged: it or trace.json is not as it was written")
         try:
-            arrays = load(content)
-        except Exception as error:  # safetensors' own error has no public base class
+            # Of all formats one: what is computed of two traces wants it, and no number is lost.
+            arrays = {name: a.double() if a.is_floating_point() else a for name, a in load(content).items()}
+        except Exception as error:  # as of a format that is not known here
             raise RecordError(f"{path}: damaged: {error}") from None
         if found := flaw(layout, arrays):
             raise RecordError(f"{path}: damaged: {found}")
