@@ -42,6 +42,23 @@ def scratch(
         _remove(folder, lock, before_removal)
 
 
+def has_owner(folder: Path) -> bool:
+    """Tell whether another process, which lives, has made a folder; False where the file system has no locks."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _make(place: Path, prefix: str) -> tuple[Path, int | None]:
     """Make a folder and lock it; another process may have removed it in between, as it had no owner yet."""
     while True:

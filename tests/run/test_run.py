@@ -18,6 +18,7 @@ from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
+from trainparity.running.folder import replacing
 from trainparity.running.record import Settings, record_command
 
 
@@ -46,6 +47,14 @@ def test_a_plain_script_and_its_twins(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "runs/a/run.json").read_text())
     assert (kept["steps"], kept["stopped"], kept["twins"], kept["model"]) == (6, True, 2, "Sequential")
     assert list((tmp_path / "runs").iterdir()) == [tmp_path / "runs/a"]
+
+
+def test_two_recordings_at_a_time_do_not_share_a_folder(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    with replacing(tmp_path / "runs/a"), replacing(tmp_path / "runs/[a]"):
+        done = trainparity("run", "runs/a", "--steps", 1, "--", python(), "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "runs/a: another process records into it" in done.stderr
+    assert not done.stdout and not list((tmp_path / "runs").iterdir())
 
 
 def test_a_script_that_ends_before(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 from trainparity.records.base import Record, RecordError, write_text
 from trainparity.running.errors import RunError
-from trainparity.scratch import scratch
+from trainparity.scratch import has_owner, scratch
 
 _HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""
@@ -57,11 +58,17 @@ def replacing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder beside `folder`; it takes that place if a run was kept in it, and is removed otherwise.
 
     What a killed recording left beside it, of whichever run, is removed too. A link to a folder stays one.
+
+    Raises:
+        RunError: the folder holds something else, or another process records into it.
     """
     folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
     check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{folder.name}{_UNFINISHED}", folder.parent, f".?*{_UNFINISHED}????????", _put_back) as place:
+        rivals = folder.parent.glob(f".{escape(folder.name)}{_UNFINISHED}????????")
+        if any(rival != place and has_owner(rival) for rival in rivals):
+            raise RunError(f"{folder}: another process records into it; name another folder")
         unfinished = place / _RUN
         unfinished.mkdir()
         yield unfinished
