@@ -79,7 +79,9 @@ class Process:
         from torch.nn.parameter import is_lazy
 
         from trainparity.attach.owners import optimizer_of
+        from trainparity.parity.recording.unwrap import reshard
 
+        reshard(module)
         if any(is_lazy(parameter) for parameter in module.parameters()):
             return  # this pass gives them a shape
         if self._may_train() and (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
