@@ -92,6 +92,10 @@ ZEROS = {"start__sketch": silent("start/sketch", 2), "activation__sketch": silen
 """Weights of zero, of `b`, which returns zeros."""
 
 
+NEW_HEAD = {"activation__sketch": silent("activation/sketch", 5)}
+"""A model that returns zeros."""
+
+
 def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Clip by hand: another part is kept in each step."""
     return {name: g * 0.5 / (1 + step) for name, g in found.items()}
@@ -188,6 +192,13 @@ PROVED: dict[str, list[Pair]] = {
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
         ({}, {"gradients": scaled(0.6)}),
         (
+            NEW_HEAD,
+            {
+                **NEW_HEAD, "gradients": scaled(1.7), "activation_gradient__sketch": 1.7 * GIVEN_BACK,
+                "rank__loss": ones(T, 1, value=1.7),
+            },
+        ),
+        (
             COARSE,
             {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK, "rank__loss": ones(T, 1, value=1.5)},
         ),
@@ -209,6 +220,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
+        ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),

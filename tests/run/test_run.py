@@ -351,6 +351,10 @@ SHAPES = {
         "    with torch",
         "    teacher = nn.Linear(8, 1); other = torch.optim.SGD(teacher.parameters()); teacher(data)\n    with torch",
     ),
+    "a schedule that is drawn first": (
+        "    with torch",
+        "    drawn = torch.optim.SGD(nn.Linear(1, 1).parameters())\n    for _ in 9 * [0]: drawn.step()\n    with torch",
+    ),
     "gradients without a module's call": ("mse_loss(model(", "mse_loss(model.forward("),
 }
 

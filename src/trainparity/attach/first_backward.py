@@ -19,6 +19,8 @@ class FirstBackward(intercept.Listener):
         self, optimizers: Callable[[], Sequence[torch.optim.Optimizer]], then: Callable[[torch.optim.Optimizer], None]
     ) -> None:
         self._optimizers, self._then, self._ended = optimizers, then, False
+        self.seen = False
+        """Whether there was a backward pass, of whatever."""
         intercept.listen(self)
 
     def end(self) -> None:
@@ -27,6 +29,7 @@ class FirstBackward(intercept.Listener):
 
     def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """Look for the optimizer of what the pass will reach."""
+        self.seen = True
         if not self._ended:
             self._tell(_leaves(roots))
 

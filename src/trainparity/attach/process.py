@@ -79,7 +79,9 @@ class Process:
         from torch.nn.parameter import is_lazy
 
         from trainparity.attach.owners import optimizer_of
+        from trainparity.parity.recording.unwrap import reshard
 
+        reshard(module)
         if any(is_lazy(parameter) for parameter in module.parameters()):
             return  # this pass gives them a shape
         if self._may_train() and (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
@@ -88,12 +90,14 @@ class Process:
     def _may_train(self) -> bool:
         return not self._pid and not loads_data()
 
-    def _stepping(self, optimizer: "Optimizer", *_: Any) -> None:
+    def _stepping(self, optimizer: "Optimizer", arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
         if not self._pid:
-            self._attach(optimizer, None)
+            has_closure = len(arguments) > 1 or bool(keywords)  # the first is the optimizer
+            if has_closure or self._first_backward.seen or _has_gradient(optimizer):
+                self._attach(optimizer, None)
         elif self._recorded and self._as_recorded(optimizer) not in self._recorded:
             self._see_another(optimizer)
         elif any(not recorder.step and recorder.outgrown for recorder in self._recorded.values()):
@@ -275,3 +279,8 @@ class Process:
         for recorder in self._recorded.values():
             atexit.unregister(recorder.close)
         atexit.unregister(self._ended)
+
+
+def _has_gradient(optimizer: "Optimizer") -> bool:
+    """Tell whether a step moves anything; one before training does not, as of a loop that only draws a schedule."""
+    return any(parameter.grad is not None for group in optimizer.param_groups for parameter in group["params"])

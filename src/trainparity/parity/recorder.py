@@ -20,6 +20,7 @@ from trainparity.parity.recording.joint import Joint, joined
 from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
+from trainparity.parity.recording.unwrap import reshard
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import RecordError, Settings, write_csv
 
@@ -78,6 +79,7 @@ def record(
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
         folder, follow = _of_model(folder, name), follow and _of_model(follow, name)
+    reshard(model)
     optimizer = joined(optimizer)
     if every and isinstance(optimizer, Joint):
         raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")

@@ -44,3 +44,12 @@ def test_a_compiled_model_below_a_wrapper_is_looked_through(mesh: DeviceMesh) ->
     model.register_comm_hook(None, bf16_compress_hook)
     found = reduced_in(model)
     assert found is not None and found.name == "bf16"
+
+
+def test_a_model_that_is_its_own_module_is_looked_through_once() -> None:
+    class Plain(nn.Linear):
+        @property
+        def module(self) -> nn.Module:
+            return self
+
+    assert reduced_in(Plain(2, 2)) is None

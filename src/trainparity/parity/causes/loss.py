@@ -5,7 +5,7 @@ import math
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, other_loss, same_cut, same_start
+from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
@@ -79,7 +79,8 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     of_outputs = abs(chain.factor / factor - 1) < _SAME_FACTOR
     if not is_coarse(difference.left.layout):
         # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
-        other = bool(set(chain.judged) & set(chain.backward)) or _all_zero(difference)
+        other = bool(set(chain.judged) & set(chain.backward))
+        other |= _all_zero(difference) and not loss_times(difference, factor)
         # A factor inside of the model, as of an adapter whose last weights are still zero, comes back to modules there.
         other |= bool(chain.backward) and not of_outputs
         return counted or not chain.outputs_agree or not other

@@ -28,11 +28,24 @@ def other_loss(difference: Difference, factor: float) -> bool:
 
     Near equal outputs, as a new model's, other losses have nearly multiples of one gradient: smoothed labels do.
     """
+    ratio = _of_losses(difference)
+    return ratio is not None and abs(ratio / factor - 1) > _SAME_FACTOR
+
+
+def loss_times(difference: Difference, factor: float) -> bool:
+    """Tell whether the loss has the reference's value times a factor, more exactly than another has by chance."""
+    ratio = _of_losses(difference)
+    return ratio is not None and abs(ratio / factor - 1) < _SAME_LOSS
+
+
+def _of_losses(difference: Difference) -> float | None:
     values = difference.pair("rank/loss")
     if values is None or not all(value.isfinite().all() and value.mean() for value in values):
-        return False
-    return abs(float(values[1].mean() / values[0].mean()) / factor - 1) > _SAME_FACTOR
+        return None
+    return float(values[1].mean() / values[0].mean())
 
+
+_SAME_LOSS = 1e-4
 
 _SAME_FACTOR = 0.05
 """How far the factor of the loss may be from that of the gradient."""

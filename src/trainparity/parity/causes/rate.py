@@ -23,7 +23,7 @@ def learning_rate(difference: Difference) -> Finding | None:
     left, right = _rates(difference)
     begun = (left != 0) | (right != 0)  # a warm-up begins with zero
     ratios = (right / left)[begun]
-    if begun[: difference.row].any() or not facts.close(ratios, ratios[:1].expand_as(ratios)):
+    if begun[: difference.row].any() or not _one_factor(left, right):
         return None
     if difference.row and _speed(left, right) and not _of_some(difference):
         return None  # a warm-up that runs faster has such rates as well
@@ -47,6 +47,8 @@ def schedule(difference: Difference) -> Finding | None:
     left, right = _rates(difference)
     speed = _speed(left, right)
     stepped = f": it moves {speed} times as fast, as if stepped once per rank or micro-batch" if speed else ""
+    if speed and _one_factor(left, right):
+        stepped += f", or rises {speed} times as high: the recorded steps of a warm-up do not tell these apart"
     return Finding(
         f"the learning rate runs otherwise from step {difference.step} on{stepped}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "speed": speed or 0},
@@ -63,6 +65,12 @@ def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
     apart = (right[difference.row] / left[difference.row]).log().abs().nan_to_num(0.0)
     furthest = int(torch.where(facts.held(difference), apart, -1.0).argmax())
     return left[:, furthest], right[:, furthest]
+
+
+def _one_factor(left: Tensor, right: Tensor) -> bool:
+    """Tell whether one run's learning rates are the other's times one number, wherever they are not zero."""
+    ratios = (right / left)[(left != 0) | (right != 0)]
+    return facts.close(ratios, ratios[:1].expand_as(ratios))
 
 
 def _of_some(difference: Difference) -> bool:

@@ -72,7 +72,7 @@ def other_value(difference: Difference) -> Finding | None:
     if not outputs_agree(difference) or set(chain.judged) & set(chain.backward) or losses is None:
         return None
     values = [float(loss.mean()) for loss in losses]
-    if not any(values):
+    if not any(values) or (chain.given_otherwise and not other_loss(difference, chain.factor)):
         return None
     noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
     apart = abs(values[1] - values[0]) / max(map(abs, values))

@@ -75,6 +75,11 @@ def _unheld_differ(difference: Difference) -> bool:
     return bool(_unheld(difference))
 
 
+def _given_otherwise(difference: Difference) -> bool:
+    """Tell whether modules return something else: a weight that is given zeros has a zero gradient, and trains."""
+    return bool(difference.chain.forward)
+
+
 @rule(
     "frozen-parameter",
     "backward",
@@ -84,7 +89,7 @@ def _unheld_differ(difference: Difference) -> bool:
 )
 def frozen_parameter(difference: Difference) -> Finding | None:
     """Parameters that have a gradient in one run only, while the rest is right."""
-    if difference.stage != "gradient" and not _frozen(difference):
+    if not _frozen(difference) and (difference.stage != "gradient" or _given_otherwise(difference)):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)

@@ -53,7 +53,9 @@ def reduced_in(model: nn.Module) -> NumberFormat | None:
     if found := accumulated_in(model):
         return found
     wrapper: Any = model
-    while isinstance(wrapper, nn.Module):
+    seen = set[int]()  # a model may be its own `module`, so that a loop need not ask whether it is wrapped
+    while isinstance(wrapper, nn.Module) and id(wrapper) not in seen:
+        seen.add(id(wrapper))
         for hook, *_ in getattr(wrapper, "_comm_hooks", ()):
             for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
                 if getattr(hook, "__name__", "").startswith(name):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainparity.parity.recording.kinds import is_optimized, is_sharded
+from trainparity.parity.recording.kinds import is_fsdp, is_optimized, is_sharded
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
@@ -18,6 +18,13 @@ def unwrap_model(model: nn.Module) -> nn.Module:
             model = model._orig_mod
         else:
             return model
+
+
+def reshard(model: nn.Module) -> None:
+    """Put FSDP2's shards, which optimizers hold, where a forward pass without gradients left whole parameters."""
+    for module in model.modules():
+        if is_fsdp(module):
+            module.reshard()
 
 
 _INSIDE = ("_orig_mod", "_checkpoint_wrapped_module")

@@ -1,0 +1,30 @@
+"""The plain model and its parameters, whatever wraps them."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from trainparity.parity.recording.unwrap import reshard
+
+
+@pytest.fixture
+def mesh() -> Iterator[DeviceMesh]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def test_after_an_evaluation_a_model_holds_what_its_optimizer_holds(mesh: DeviceMesh) -> None:
+    model = nn.Sequential(fully_shard(nn.Linear(2, 2), mesh=mesh), nn.Linear(2, 1))
+    fully_shard(model, mesh=mesh)
+    held = list(model.parameters())
+    with torch.no_grad():
+        model(torch.ones(1, 2))
+    assert any(one is not other for one, other in zip(model.parameters(), held, strict=True))
+    reshard(model)
+    assert all(one is other for one, other in zip(model.parameters(), held, strict=True))
