@@ -70,6 +70,7 @@ HEAD_TWICE = 0.1 * torch.arange(T, dtype=torch.float64)[:, None] * torch.tensor(
 MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 2000], 1)
 
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
@@ -208,7 +209,10 @@ PROVED: dict[str, list[Pair]] = {
     "batch-coupled-loss": [
         (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
     ],
-    "batchnorm-statistics": [({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}})],
+    "batchnorm-statistics": [
+        ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}}),
+        (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}),
+    ],
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
         ({}, {"gradients": OFF, "activations": OTHER_INPUT}),

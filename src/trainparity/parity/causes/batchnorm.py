@@ -2,13 +2,15 @@
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 
 
 @rule(
     "batchnorm-statistics",
     "forward",
-    proof="the first activation beyond the floor is a BatchNorm's, and it saw batches of another size",
+    proof="the first activation beyond the floor, or in a coarse format the first gradient, is a BatchNorm's, and it saw "
+    "batches of another size",
     advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
@@ -22,9 +24,7 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     inside = difference.chain.inside
     if inside and first is not None and "BatchNorm" not in difference.activation_kind():
         return None
-    if (first is None or not inside) and not any(
-        name.rpartition(".")[0] in norms for name in difference.beyond["buffer"]
-    ):
+    if (first is None or not inside) and not _shows_elsewhere(difference, norms):
         return None
     return Finding(
         (
@@ -33,6 +33,14 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )
+
+
+def _shows_elsewhere(difference: Difference, norms: list[str]) -> bool:
+    """Tell whether BatchNorm's buffers are off, or first its gradients where rounding hides what it returns."""
+    off = list(difference.beyond["buffer"])
+    if is_coarse(difference.left.layout):
+        off.append(difference.first_tensor.removeprefix("gradient "))
+    return any(name.rpartition(".")[0] in norms for name in off)
 
 
 def rows_per_pass(trace: Trace, row: int) -> list[list[int]]:

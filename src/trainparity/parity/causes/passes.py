@@ -46,6 +46,7 @@ def _of_losses(difference: Difference) -> float | None:
 
 
 _SAME_LOSS = 1e-4
+"""How far the factor of a loss that is scaled may be from that of the gradient."""
 
 _SAME_FACTOR = 0.05
 """How far the factor of the loss may be from that of the gradient."""
