@@ -9,8 +9,8 @@ from trainparity.parity.recording.trace import Trace
 @rule(
     "batchnorm-statistics",
     "forward",
-    proof="the first activation beyond the floor, or in a coarse format the first gradient, is a BatchNorm's, and it saw "
-    "batches of another size",
+    proof="the first activation beyond the floor, or in a coarse format the first gradient, is a BatchNorm's, and it "
+    "saw batches of another size",
     advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
