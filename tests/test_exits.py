@@ -172,6 +172,21 @@ def test_a_stage_that_fails_ends_the_pipeline_with_2(tmp_path: Path) -> None:
     assert run("repro", "good", "bad", cwd=tmp_path).returncode == run("repro", "better", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        ("", "has no `stages`"),
+        ("[]", "has no `stages`"),
+        ("stages: null", "has no `stages`"),
+        ("{" * 3000, "dvc.yaml: n"),
+    ],
+)
+def test_a_pipeline_without_stages_is_not_up_to_date(pipeline: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "dvc.yaml").write_text(pipeline)
+    done = run("repro", cwd=tmp_path)
+    assert done.returncode == 2 and f"{said}" in done.stderr and not done.stdout, done
+
+
 def test_without_dvc_no_stage_is_taken_alone(tmp_path: Path) -> None:
     done = run("repro", "compare", cwd=tmp_path)
     assert done.returncode == 2 and f"there is no dvc.yaml in {tmp_path}" in done.stderr, done

@@ -16,6 +16,7 @@ from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
 from trainparity.pipeline.schedule import WHOLE
 from trainparity.running.command import Command, Runner
+from trainparity.validation import read_yaml
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
@@ -28,8 +29,12 @@ def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; after a signal its stage, which writes a checkpoint, is waited for.
 
     On SIGINT, which reaches both, DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
+
+    Raises:
+        UserError: DVC or the pipeline's stages are missing; with none DVC would call everything up to date.
     """
     extras.require("dvc")
+    _require_stages(Path(starter.PIPELINE))
     import psutil  # which DVC brings
 
     if mended := repair(Path.cwd()):
@@ -62,6 +67,12 @@ def reproduce(*arguments: str) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _require_stages(path: Path) -> None:
+    content = read_yaml(path) if path.exists() else {"stages": True}  # else DVC says what is missing
+    if not isinstance(content, dict) or not content.get("stages"):
+        raise UserError(f"{path}: has no `stages`; without this file the stages run one after the other")
 
 
 def _exit_code(of_dvc: int) -> int:
