@@ -76,6 +76,7 @@ GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
 SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, dtype=torch.float64)}
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
+DECAYED = trace().arrays["start/sketch"] * torch.tensor([1.0, 1.0, 0.9999, 1.0])[:, None, None]
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
 WHOLE_NORM = torch.linalg.vector_norm(trace(gradients=OFF, ranks=2, parts=2).arrays["gradient/norm"], dim=1)
 TO_THE_END = torch.stack([0 * WHOLE_NORM, WHOLE_NORM / 2**0.5], 1)[:, None].expand(T, 2, 2)
@@ -142,6 +143,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
+        (COARSE, {**COARSE, "start__sketch": DECAYED}),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),
@@ -473,3 +475,9 @@ def test_other_gradients_of_passes_are_no_other_weights(given: torch.Tensor) -> 
 def test_weights_that_the_loop_makes_up_for_are_the_same_training() -> None:
     made_up = {**COARSE, "parts": 2, "rank__given": WEIGHED["rank__given"], "twin": 9}
     assert judge({**COARSE, "parts": 2, "rank__given": GIVEN}, made_up).verdict == "equivalent"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1 - 2.0**-23])
+def test_weights_that_round_between_steps_or_change_in_both_runs_are_no_fault(factor: float) -> None:
+    both = {**COARSE, "start__sketch": DECAYED if factor == 1 else trace().arrays["start/sketch"] * factor}
+    assert judge(both if factor == 1 else COARSE, both | {"twin": 9}).verdict in ("equivalent", "bitwise")

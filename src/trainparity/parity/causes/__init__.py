@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     samples.apart_in_a_group,
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
+    start.changed_between_steps,
     start.weights_not_loaded,
     modes.eval_mode,
     backward.flows_through_targets,

@@ -1,9 +1,13 @@
 """Weights that the step starts from."""
 
+import torch
+from torch import Tensor
+
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.precision import stored_alike
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
+from trainparity.parity.recording.trace import Trace
 
 
 @rule(
@@ -49,8 +53,52 @@ def _moved_between_steps(difference: Difference) -> set[str]:
     row, names = difference.row, list(difference.left.layout.parameters)
     if row == 0:
         return set(names)
-    kept = [
-        (trace.arrays["start/sketch"][row] == trace.arrays["weight/sketch"][row - 1]).all(1)
-        for trace in (difference.left, difference.right)
-    ]
-    return {name for name, same in zip(names, (kept[0] & kept[1]).tolist(), strict=True) if not same}
+    moved = [_moved(trace, row) > 0 for trace in (difference.left, difference.right)]
+    return {name for name, either in zip(names, (moved[0] | moved[1]).tolist(), strict=True) if either}
+
+
+def _moved(trace: Trace, row: int) -> Tensor:
+    """Return by how much weights have changed since the traced step before has left them: relative, float64 [P]."""
+    start, left = trace.arrays["start/sketch"][row], trace.arrays["weight/sketch"][row - 1]
+    apart = torch.linalg.vector_norm(start - left, dim=1)
+    return torch.where(apart == 0, 0.0, apart / torch.linalg.vector_norm(left, dim=1))
+
+
+def _in_one_run(difference: Difference) -> dict[str, float]:
+    """Return what changes between two steps in a run and not in the other, beyond rounding, and by how much."""
+    row, layout = difference.row, difference.left.layout
+    if row == 0 or layout.steps[row] - layout.steps[row - 1] > 1 or any(w.start == row for w in layout.windows()):
+        return {}
+    moved = [_moved(trace, row) for trace in (difference.left, difference.right)]
+    rounding = 16 * max(trace.layout.stored_roundoff for trace in (difference.left, difference.right))
+    alone = ((moved[0] > rounding) & (moved[1] == 0)) | ((moved[1] > rounding) & (moved[0] == 0))
+    unheld = {*layout.unoptimised, *difference.right.layout.unoptimised}
+    by = torch.maximum(*moved).tolist()
+    found = zip(layout.parameters, alone.tolist(), by, strict=True)
+    return {name: much for name, one, much in found if one and name not in unheld}
+
+
+def _moved_in_one_run(difference: Difference) -> bool:
+    return bool(_in_one_run(difference))
+
+
+@rule(
+    "weights-not-loaded",
+    "start",
+    proof="weights change between two steps in one run only",
+    advice="look for code that writes into weights outside of the optimizer: an average that is copied back, a decay "
+    "or a clipping of weights by hand, a checkpoint that is loaded",
+    differs=_moved_in_one_run,
+)
+def changed_between_steps(difference: Difference) -> Finding | None:
+    """The loop itself changes weights between two steps, in one run only: seen exactly, whatever the floor is."""
+    found = _in_one_run(difference)
+    if not found:
+        return None
+    in_left = bool(_moved(difference.left, difference.row).any())
+    names, before = list(found), difference.left.layout.steps[difference.row - 1]
+    return Finding(
+        f"in {difference.who(in_left)} {len(names)} of {len(difference.left.layout.parameters)} parameters change "
+        f"between step {before} and step {difference.step}, in the other run none does so: {some(names)}",
+        {"parameters": names, "by": max(found.values())},
+    )
