@@ -66,10 +66,39 @@ class Transformer(nn.Module):
         return logits
 
 
+class Coloured(nn.Module):
+    """A vision model of torchvision's on images with one channel, which it is given three times."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images [B, 1, 8, 8] to logits [B, 10]."""
+        logits: Tensor = self.model(images.expand(-1, 3, -1, -1))
+        return logits
+
+
+def swin() -> nn.Module:
+    """A Swin Transformer: attention in shifted windows."""
+    from torchvision.models.swin_transformer import SwinTransformer
+
+    return Coloured(SwinTransformer([2, 2], 16, [2, 2], [2, 2], [2, 2], stochastic_depth_prob=0.0, num_classes=10))
+
+
+def convnext() -> nn.Module:
+    """A ConvNeXt: large depthwise convolutions and layer normalisation."""
+    from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+
+    return Coloured(ConvNeXt([CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 1)], num_classes=10))
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "mlp": mlp,
     "mlp-dropout": mlp_dropout,
     "conv-groupnorm": conv_groupnorm,
     "conv-batchnorm": conv_batchnorm,
     "transformer": Transformer,
+    "swin": swin,
+    "convnext": convnext,
 }

@@ -106,6 +106,7 @@ def _count(control: Control, answers: Sequence[Verdict]) -> ControlResult:
         expected=control.cause,
         models=list(control.models),
         ranks=control.num_ranks,
+        coarse=control.coarse,
         trials=len(answers),
         different=len(different),
         not_judged=sum(answer.verdict not in JUDGED for answer in answers),

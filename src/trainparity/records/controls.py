@@ -16,6 +16,8 @@ class ControlResult(Record):
     """The models that it was tried on."""
     ranks: int
     """Processes of each run."""
+    coarse: bool = False
+    """Whether it computes in bf16 or fp16."""
     trials: int
     """Runs: models times seeds."""
     different: int

@@ -1,6 +1,17 @@
 """The catalogue: right loops, which must never be `different`, and wrong ones, each with the cause it must be given."""
 
-from trainparity.controls.catalogue import forward, gradient, inputs, loss, parameters, reduction, right, update
+from trainparity.controls.catalogue import (
+    coarse,
+    forward,
+    gradient,
+    inputs,
+    kinds,
+    loss,
+    parameters,
+    reduction,
+    right,
+    update,
+)
 from trainparity.controls.catalogue.control import PLAIN, Control
 from trainparity.controls.loop import Ddp, Fsdp, Loop
 
@@ -9,6 +20,14 @@ __all__ = ["RIGHT", "WRONG", "Control"]
 
 def _right(loop: type[Loop], **options: object) -> Control:
     return Control(loop=loop, **options)  # type: ignore[arg-type]
+
+
+_COARSE = ("conv-groupnorm", "transformer")
+"""Models whose twins are near enough to one another in coarse formats."""
+
+
+def _in_bf16(loop: type[Loop], cause: str) -> Control:
+    return Control(loop=loop, cause=cause, against=right.InBf16, models=_COARSE)
 
 
 RIGHT = [
@@ -26,6 +45,15 @@ RIGHT = [
     _right(right.Validated),
     _right(right.CancellingAccumulated, against=right.Cancelling),
     _right(right.UnevenShards, against=right.OddBatch, num_ranks=2),
+    _right(coarse.AccumulatedInFp16, against=coarse.InFp16, models=_COARSE),
+    _right(coarse.CompiledInBf16, against=right.InBf16, models=("swin", "convnext")),
+    *(
+        _right(loop, against=coarse.InFsdpBf16, models=_COARSE, num_ranks=2)
+        for loop in (coarse.RanksInFsdpBf16, coarse.AccumulatedInFsdpBf16)
+    ),
+    _right(kinds.GanAccumulated, against=kinds.Gan, models=("mlp", "conv-groupnorm")),
+    _right(kinds.AccumulatedInClosure, against=kinds.InClosure),
+    *(_right(loop, models=("mlp",), num_ranks=2) for loop in (kinds.TensorParallel, kinds.TensorParallelAccumulated)),
 ]
 """Never `different`."""
 
@@ -99,5 +127,31 @@ WRONG = [
             reduction.UsedOnOneRank,
         )
     ),
+    _in_bf16(coarse.UndividedInBf16, "loss-normalisation"),
+    _in_bf16(coarse.LabelsShiftedInBf16, "loss-or-targets"),
+    _in_bf16(coarse.SampleLeftOutInBf16, "samples"),
+    _in_bf16(coarse.NotClippedInBf16, "clipping"),
+    _in_bf16(coarse.LinearlyScaledRateInBf16, "learning-rate"),
+    _in_bf16(coarse.OtherWeightDecayInBf16, "optimizer-state"),
+    Control(loop=coarse.ClippedWhileScaledInFp16, cause="grad-scaler", against=coarse.InFp16, models=_COARSE),
+    *(
+        Control(loop=loop, cause=cause, against=coarse.InFsdpBf16, models=_COARSE, num_ranks=2)
+        for loop, cause in (
+            (coarse.UnevenRanksInFsdpBf16, "loss-normalisation"),
+            (coarse.NeverReducedInFsdpBf16, "ranks-disagree"),
+        )
+    ),
+    *(
+        Control(loop=loop, cause=cause, against=kinds.Gan, models=("mlp", "conv-groupnorm"))
+        for loop, cause in (
+            (kinds.FasterGenerator, "learning-rate"),
+            (kinds.DiscriminatorNotZeroed, "gradients-not-zeroed"),
+        )
+    ),
+    *(
+        Control(loop=loop, cause=cause, against=kinds.InClosure)
+        for loop, cause in ((kinds.ClosureNotZeroed, "gradients-not-zeroed"), (kinds.FasterInClosure, "learning-rate"))
+    ),
+    Control(loop=kinds.ShardedOverTensorParallel, cause="samples", models=("mlp",), num_ranks=2),
 ]
 """Always `different`, for this cause."""

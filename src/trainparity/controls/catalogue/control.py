@@ -20,6 +20,11 @@ class Control:
     num_ranks: int = 1
 
     @property
+    def coarse(self) -> bool:
+        """Whether it computes in bf16 or fp16: facts are judged there that the floor would hide."""
+        return self.loop.__module__.endswith(".coarse") or self.loop.__name__.endswith("InBf16")
+
+    @property
     def name(self) -> str:
         """The class's name, as words."""
         return "".join(f"-{c.lower()}" if c.isupper() else c for c in self.loop.__name__).lstrip("-")
