@@ -74,6 +74,7 @@ def _train_alone(folder: Path, trainings: Sequence[Training]) -> None:
     torch.set_num_threads(1)
     # Some loops skip the optimizer's step, which is what they are for.
     warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")  # which nobody changes
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # torch.compile looks for CUDA
     for loop, model, seed, twin in trainings:
         loop(model, seed).run(_run(folder, loop, model, seed), twin)
