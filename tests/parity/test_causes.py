@@ -481,3 +481,14 @@ def test_weights_that_the_loop_makes_up_for_are_the_same_training() -> None:
 def test_weights_that_round_between_steps_or_change_in_both_runs_are_no_fault(factor: float) -> None:
     both = {**COARSE, "start__sketch": DECAYED if factor == 1 else trace().arrays["start/sketch"] * factor}
     assert judge(both if factor == 1 else COARSE, both | {"twin": 9}).verdict in ("equivalent", "bitwise")
+
+
+def test_the_run_in_which_weights_change_is_named_where_others_change_in_both() -> None:
+    """As an embedding with `max_norm`, which each forward pass writes into."""
+    changes = torch.tensor([1.0, 1.0, 0.9, 1.0])[:, None, None]
+    first = trace().arrays["start/sketch"].clone()
+    first[:, 0] *= changes[:, 0]
+    second = first.clone()
+    second[:, 1] *= changes[:, 0]
+    found = judge({**COARSE, "start__sketch": first}, {**COARSE, "start__sketch": second})
+    assert found.cause == "weights-not-loaded" and (found.explanation or "").startswith("in right 1 of 3 parameters")

@@ -81,10 +81,10 @@ class Process:
         from trainparity.attach.owners import optimizer_of
         from trainparity.parity.recording.unwrap import reshard
 
+        if not self._may_train() or any(is_lazy(parameter) for parameter in module.parameters()):
+            return  # if lazy, this pass gives them a shape
         reshard(module)
-        if any(is_lazy(parameter) for parameter in module.parameters()):
-            return  # this pass gives them a shape
-        if self._may_train() and (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
+        if (optimizer := optimizer_of(module, self._optimizers.alive())) is not None:
             self._attach(optimizer, module)
 
     def _may_train(self) -> bool:

@@ -70,7 +70,9 @@ def reproduce(*arguments: str) -> int:
 
 
 def _require_stages(path: Path) -> None:
-    content = read_yaml(path) if path.exists() else {"stages": True}  # else DVC says what is missing
+    if not path.exists():
+        return  # DVC says what is missing
+    content = read_yaml(path)
     if not isinstance(content, dict) or not content.get("stages"):
         raise UserError(f"{path}: has no `stages`; without this file the stages run one after the other")
 

@@ -21,9 +21,8 @@ def learning_rate(difference: Difference) -> Finding | None:
     if not _differs(difference):
         return None
     left, right = _rates(difference)
-    begun = (left != 0) | (right != 0)  # a warm-up begins with zero
-    ratios = (right / left)[begun]
-    if begun[: difference.row].any() or not _one_factor(left, right):
+    begun, ratios = _ratios(left, right)
+    if begun[: difference.row].any() or not _one_factor(ratios):
         return None
     if difference.row and _speed(left, right) and not _of_some(difference):
         return None  # a warm-up that runs faster has such rates as well
@@ -47,7 +46,7 @@ def schedule(difference: Difference) -> Finding | None:
     left, right = _rates(difference)
     speed = _speed(left, right)
     stepped = f": it moves {speed} times as fast, as if stepped once per rank or micro-batch" if speed else ""
-    if speed and _one_factor(left, right):
+    if speed and _one_factor(_ratios(left, right)[1]):
         stepped += f", or rises {speed} times as high: the recorded steps of a warm-up do not tell these apart"
     return Finding(
         f"the learning rate runs otherwise from step {difference.step} on{stepped}",
@@ -67,9 +66,14 @@ def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
     return left[:, furthest], right[:, furthest]
 
 
-def _one_factor(left: Tensor, right: Tensor) -> bool:
-    """Tell whether one run's learning rates are the other's times one number, wherever they are not zero."""
-    ratios = (right / left)[(left != 0) | (right != 0)]
+def _ratios(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which learning rates are not zero, as a warm-up's first is, as a mask [T]; and right / left there."""
+    begun = (left != 0) | (right != 0)
+    return begun, (right / left)[begun]
+
+
+def _one_factor(ratios: Tensor) -> bool:
+    """Tell whether one run's learning rates are the other's times one number."""
     return facts.close(ratios, ratios[:1].expand_as(ratios))
 
 

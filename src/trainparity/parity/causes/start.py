@@ -53,7 +53,7 @@ def _moved_between_steps(difference: Difference) -> set[str]:
     row, names = difference.row, list(difference.left.layout.parameters)
     if row == 0:
         return set(names)
-    moved = [_moved(trace, row) > 0 for trace in (difference.left, difference.right)]
+    moved = [_moved(trace, row) != 0 for trace in (difference.left, difference.right)]  # NaN too
     return {name for name, either in zip(names, (moved[0] | moved[1]).tolist(), strict=True) if either}
 
 
@@ -64,22 +64,26 @@ def _moved(trace: Trace, row: int) -> Tensor:
     return torch.where(apart == 0, 0.0, apart / torch.linalg.vector_norm(left, dim=1))
 
 
-def _in_one_run(difference: Difference) -> dict[str, float]:
-    """Return what changes between two steps in a run and not in the other, beyond rounding, and by how much."""
+def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
+    """Return a run, and by how much weights change there between two steps, beyond rounding, that do not in the other.
+
+    Without such a run there are none.
+    """
     row, layout = difference.row, difference.left.layout
     if row == 0 or layout.steps[row] - layout.steps[row - 1] > 1 or any(w.start == row for w in layout.windows()):
-        return {}
-    moved = [_moved(trace, row) for trace in (difference.left, difference.right)]
+        return "", {}
+    left, right = (_moved(trace, row) for trace in (difference.left, difference.right))
     rounding = 16 * max(trace.layout.stored_roundoff for trace in (difference.left, difference.right))
-    alone = ((moved[0] > rounding) & (moved[1] == 0)) | ((moved[1] > rounding) & (moved[0] == 0))
     unheld = {*layout.unoptimised, *difference.right.layout.unoptimised}
-    by = torch.maximum(*moved).tolist()
-    found = zip(layout.parameters, alone.tolist(), by, strict=True)
-    return {name: much for name, one, much in found if one and name not in unheld}
+    for in_left, here, there in ((True, left, right), (False, right, left)):
+        alone = zip(layout.parameters, ((here > rounding) & (there == 0)).tolist(), here.tolist(), strict=True)
+        if found := {name: by for name, changes, by in alone if changes and name not in unheld}:
+            return difference.who(in_left), found
+    return "", {}
 
 
 def _moved_in_one_run(difference: Difference) -> bool:
-    return bool(_in_one_run(difference))
+    return bool(_in_one_run(difference)[1])
 
 
 @rule(
@@ -92,13 +96,12 @@ def _moved_in_one_run(difference: Difference) -> bool:
 )
 def changed_between_steps(difference: Difference) -> Finding | None:
     """The loop itself changes weights between two steps, in one run only: seen exactly, whatever the floor is."""
-    found = _in_one_run(difference)
+    who, found = _in_one_run(difference)
     if not found:
         return None
-    in_left = bool(_moved(difference.left, difference.row).any())
     names, before = list(found), difference.left.layout.steps[difference.row - 1]
     return Finding(
-        f"in {difference.who(in_left)} {len(names)} of {len(difference.left.layout.parameters)} parameters change "
+        f"in {who} {len(names)} of {len(difference.left.layout.parameters)} parameters change "
         f"between step {before} and step {difference.step}, in the other run none does so: {some(names)}",
         {"parameters": names, "by": max(found.values())},
     )

@@ -75,11 +75,6 @@ def _unheld_differ(difference: Difference) -> bool:
     return bool(_unheld(difference))
 
 
-def _given_otherwise(difference: Difference) -> bool:
-    """Tell whether modules return something else: a weight that is given zeros has a zero gradient, and trains."""
-    return bool(difference.chain.forward)
-
-
 @rule(
     "frozen-parameter",
     "backward",
@@ -89,7 +84,8 @@ def _given_otherwise(difference: Difference) -> bool:
 )
 def frozen_parameter(difference: Difference) -> Finding | None:
     """Parameters that have a gradient in one run only, while the rest is right."""
-    if not _frozen(difference) and (difference.stage != "gradient" or _given_otherwise(difference)):
+    # Where modules return something else, a weight may be given zeros: its gradient is zero, and it trains.
+    if not _frozen(difference) and (difference.stage != "gradient" or difference.chain.forward):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)

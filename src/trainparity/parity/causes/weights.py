@@ -49,7 +49,7 @@ def _given_otherwise(difference: Difference) -> Finding | None:
     if not difference.same_precision or difference.beyond["start"] or hashes is None or not torch.equal(*hashes):
         return None
     chain, finer = difference.chain, max(difference.given(), key=len)
-    if not chain.outputs_agree or not chain.judged or len(finer) < 2:
+    if not chain.outputs_agree or not chain.judged:
         return None
     if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
         return None

@@ -34,6 +34,9 @@ def is_inside_own_step(optimizer: torch.optim.Optimizer) -> bool:
 
     It does where the parent class has instances of its own, as its `step` is wrapped then.
     """
+    steps = [vars(of).get("step") for of in type(optimizer).__mro__]
+    if sum(getattr(step, "hooked", False) for step in steps) < 2:  # as torch marks those that it has wrapped
+        return False
     frame, wrappers = sys._getframe(1), 0
     while frame is not None and wrappers < 2:
         if frame.f_code.co_name == "wrapper" and frame.f_code.co_filename == _OPTIMIZER:

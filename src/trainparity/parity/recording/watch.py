@@ -162,10 +162,10 @@ class StepWatch:
     @unseen
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
-        if optimizer is not None and is_inside_own_step(optimizer):
-            return None
         self.clipping.updated = True
-        if not self._active or self.structure.changed() or not self._meeting.meet(Place.UPDATE):
+        if not self._active or (optimizer is not None and is_inside_own_step(optimizer)):
+            return None
+        if self.structure.changed() or not self._meeting.meet(Place.UPDATE):
             return None
         self._see_start()
         self.given.see(self._parameters(), made=self.backward.begun)
