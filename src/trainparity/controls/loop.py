@@ -23,6 +23,8 @@ class Loop:
     """One process, the full global batch: the reference. Right strategies and faults are subclasses."""
 
     accumulation_steps = 1
+    coarse = False
+    """Whether it is trained in bf16 or fp16."""
     clip_norm: float | None = LIMIT
 
     def __init__(self, model: str, seed: int) -> None:
@@ -106,8 +108,12 @@ class Loop:
 
     def losses(self, part: Tensor) -> Tensor:
         """Return each sample's loss."""
-        logits = self.model(self.inputs(part))
-        return nn.functional.cross_entropy(logits, self.labels[part], reduction="none")
+        return nn.functional.cross_entropy(self.logits(part), self.labels[part], reduction="none")
+
+    def logits(self, part: Tensor) -> Tensor:
+        """Return what the model makes of samples."""
+        found: Tensor = self.model(self.inputs(part))
+        return found
 
     def inputs(self, part: Tensor) -> Tensor:
         """Return what the model is given."""
@@ -151,10 +157,14 @@ class Ddp(Loop):
 class Fsdp(Loop):
     """Sharded parameters."""
 
+    computed_in: torch.dtype | None = None
+    """The format of FSDP2's mixed precision; None: that of the weights."""
+
     def wrap(self, model: nn.Module) -> nn.Module:
         """Shard over all ranks."""
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-        fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+        policy = MixedPrecisionPolicy(param_dtype=self.computed_in, reduce_dtype=torch.float32)
+        fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)), mp_policy=policy)
         return model

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainparity.controls.catalogue.gradient import ClippedWhileScaled, NotClipped
 from trainparity.controls.catalogue.inputs import SampleLeftOut
-from trainparity.controls.catalogue.loss import Undivided, UnevenRanks
+from trainparity.controls.catalogue.loss import LabelsShifted, Undivided, UnevenRanks
 from trainparity.controls.catalogue.right import Accumulated, InBf16, Scaled
 from trainparity.controls.catalogue.update import LinearlyScaledRate, OtherWeightDecay
 from trainparity.controls.loop import Fsdp
@@ -26,12 +26,8 @@ class UndividedInBf16(Undivided, InBf16):
     """A loss that is not divided by the number of micro-batches, under bf16 autocast."""
 
 
-class LabelsShiftedInBf16(InBf16):
+class LabelsShiftedInBf16(LabelsShifted, InBf16):
     """Each sample is given its neighbour's label, under bf16 autocast."""
-
-    def __init__(self, model: str, seed: int) -> None:
-        super().__init__(model, seed)
-        self.labels = self.labels.roll(1)
 
 
 class SampleLeftOutInBf16(SampleLeftOut, InBf16):
@@ -50,13 +46,10 @@ class OtherWeightDecayInBf16(OtherWeightDecay, InBf16):
     """Another weight decay, under bf16 autocast."""
 
 
-class InFp16(Scaled):
+class InFp16(Scaled, InBf16):
     """The forward pass under fp16 autocast, with a loss scale: the reference of runs in that precision."""
 
-    def losses(self, part: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.float16):
-            logits = self.model(self.inputs(part))
-        return nn.functional.cross_entropy(logits.float(), self.labels[part], reduction="none")
+    computed_in = torch.float16
 
 
 class AccumulatedInFp16(Accumulated, InFp16):
@@ -70,6 +63,8 @@ class ClippedWhileScaledInFp16(ClippedWhileScaled, InFp16):
 class InFsdpBf16(Fsdp):
     """FSDP2 that computes in bf16: on one rank the reference of several."""
 
+    coarse, computed_in = True, torch.bfloat16
+
     def __init__(self, model: str, seed: int) -> None:
         self._alone = not dist.is_initialized()
         if self._alone:
@@ -82,17 +77,8 @@ class InFsdpBf16(Fsdp):
         if self._alone:
             dist.destroy_process_group()
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)), mp_policy=policy)
-        return model
-
-    def losses(self, part: Tensor) -> Tensor:
-        logits = self.model(self.inputs(part)).float()
-        return nn.functional.cross_entropy(logits, self.labels[part], reduction="none")
+    def logits(self, part: Tensor) -> Tensor:
+        return super().logits(part).float()
 
 
 class RanksInFsdpBf16(InFsdpBf16):

@@ -1,6 +1,5 @@
 """Loops of other kinds, right and wrong: a GAN, an optimizer with a closure, a tensor-parallel model."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -25,11 +24,8 @@ class Gan(Loop):
         self.its_optimizer = torch.optim.Adam(self.generator.parameters(), lr=1e-3 * self.faster)
 
     def run(self, folder: Path, twin: int = 0) -> None:
-        first = record(self.model, self.optimizer, folder, first=STEPS, twin=twin)
-        with first, record(self.generator, self.its_optimizer, folder, first=STEPS, twin=twin, name="generator"):
-            for step in range(STEPS):
-                self.seed_step(step)
-                self.step(step)
+        with record(self.generator, self.its_optimizer, folder, first=STEPS, twin=twin, name="generator"):
+            super().run(folder, twin)
 
     def step(self, step: int) -> None:
         batch = self.global_batch(step)
@@ -37,7 +33,8 @@ class Gan(Loop):
         self.zero_grad(step)
         for part in batch.chunk(self.accumulation_steps):
             real, made = self.score(self.images[part]), self.score(self.generator(noise[part]).detach())
-            self.discriminate(real, made, len(batch)).backward()  # type: ignore[no-untyped-call]
+            losses = nn.functional.softplus(-real) + nn.functional.softplus(made)
+            (losses.sum() / len(batch)).backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.its_optimizer.zero_grad()
         for part in batch.chunk(self.accumulation_steps):
@@ -49,10 +46,6 @@ class Gan(Loop):
         """Return what the discriminator gives each image: [B]."""
         scores: Tensor = self.model(images).mean(1)
         return scores
-
-    def discriminate(self, real: Tensor, made: Tensor, count: int) -> Tensor:
-        """Return a micro-batch's part of the discriminator's loss."""
-        return (nn.functional.softplus(-real) + nn.functional.softplus(made)).sum() / count
 
 
 class GanAccumulated(Gan):
@@ -77,8 +70,10 @@ class DiscriminatorNotZeroed(Gan):
 class InClosure(Unclipped):
     """L-BFGS, which evaluates the loss twice a step in a closure."""
 
+    rate = 0.1
+
     def make_optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.LBFGS(self.plain.parameters(), lr=0.1, max_iter=2)
+        return torch.optim.LBFGS(self.plain.parameters(), lr=self.rate, max_iter=2)
 
     def step(self, step: int) -> None:
         batch = self.global_batch(step)
@@ -109,8 +104,7 @@ class ClosureNotZeroed(InClosure):
 class FasterInClosure(InClosure):
     """L-BFGS with twice the learning rate."""
 
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.LBFGS(self.plain.parameters(), lr=0.2, max_iter=2)
+    rate = 0.2
 
 
 class TensorParallel(Loop):
@@ -142,8 +136,4 @@ class TensorParallelAccumulated(TensorParallel):
 class ShardedOverTensorParallel(TensorParallel):
     """Samples shared out to ranks that train one replica together."""
 
-    def shard(self, batch: Tensor) -> Tensor:
-        return Loop.shard(self, batch)
-
-    def micro_batches(self, shard: Tensor) -> Sequence[Tensor]:
-        return (shard,)
+    shard = Loop.shard

@@ -120,10 +120,11 @@ class Unclipped(Loop):
 class InBf16(Loop):
     """The forward pass under bf16 autocast, the loss in fp32: the reference of runs in that precision."""
 
-    def losses(self, part: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = self.model(self.inputs(part))
-        return nn.functional.cross_entropy(logits.float(), self.labels[part], reduction="none")
+    coarse, computed_in = True, torch.bfloat16
+
+    def logits(self, part: Tensor) -> Tensor:
+        with torch.autocast("cpu", self.computed_in):
+            return super().logits(part).float()
 
 
 class AccumulatedInBf16(InBf16):
