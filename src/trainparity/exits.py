@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from types import FrameType
 from typing import TextIO
@@ -116,7 +116,8 @@ def _said(text: str, code: int) -> int:
 
 def _discard(stream: TextIO) -> None:
     """Send a broken stream to nowhere: what it still buffers would raise again when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(ValueError):  # somebody has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _defect() -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from pydantic import model_validator
 
 from tests.support.mlp import Mlp, MlpOptions
@@ -44,6 +45,21 @@ def test_a_module_that_ends_the_process_is_a_mistake(
     (tmp_path / "ending.py").write_text(f"import os, sys\nprint(1)\n{ending}\n")
     with pytest.raises(ParamsError, match=r"(importing ending ended with|can't be imported)"):
         load("ending:Model", {})
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_module_that_closes_a_stream_is_a_mistake(stream: str, tmp_path: Path) -> None:
+    """The answer could not be written: that is neither a defect of ours nor a verdict."""
+    (tmp_path / "closing.py").write_text(f"import sys\nsys.{stream}.close()\n")
+    params = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    params["workload"] = {"name": "closing:Model", "options": {}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    done = subprocess.run(
+        [sys.executable, "-m", "trainparity.cli", "validate"], capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."},
+    )  # fmt: skip
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done
+    assert stream == "stderr" or "importing closing has closed `sys.stdout`" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["./train.py:Model", "..:Model", ":Model", "train:", "train:a.b", "a b:Model"])

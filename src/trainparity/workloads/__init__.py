@@ -149,6 +149,8 @@ def _users_code(doing: str, but: tuple[type[Exception], ...] = ()) -> Iterator[N
     try:
         with _own_process_kept():
             yield
+        if any(stream and stream.closed for stream in (sys.stdout, sys.stderr)):
+            raise ParamsError(f"{doing} has closed `sys.stdout` or `sys.stderr`, which this process answers on")
     except (UserError, MemoryError):
         raise
     except but:
