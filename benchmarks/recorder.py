@@ -5,6 +5,7 @@ A loop without and one with the Recorder make their steps in turns, so that drif
 
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -98,7 +99,8 @@ def _cost(
     alone, watched = (partial(_step, *each, inputs.to(device)) for each in zip(models, optimizers, strict=True))
     in_turns([alone, watched], 5)
     figures = []
-    for _ in range(rounds):
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
         with (
             tempfile.TemporaryDirectory() as folder,
             trainparity.record(models[1], optimizers[1], folder, first=0) as recorder,

@@ -47,7 +47,8 @@ class BackwardHooks:
             return parameter.register_post_accumulate_grad_hook(self._arrived_sharded)  # type: ignore[no-untyped-call]
 
         def arrived(gradient: Tensor) -> Tensor | None:
-            return self._arrived(parameter, gradient, sign) if has_numbers(gradient) else None
+            looking = (self.active or self._fresh) and has_numbers(gradient)
+            return self._arrived(parameter, gradient, sign) if looking else None
 
         return parameter.register_hook(arrived)  # type: ignore[no-untyped-call]
 

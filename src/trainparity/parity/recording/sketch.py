@@ -78,7 +78,8 @@ def norm(tensor: Tensor) -> float:
         flat = flat if flat.is_floating_point() else flat.double()
         return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
-    squares = [part.double().square().sum() for part in torch.split(flat, _CACHED // 2)]
+    parts = torch.split(flat, _CACHED // 2)
+    squares = [part.to(torch.float64, copy=True).square_().sum() for part in parts]
     return float(torch.stack(squares).sum().sqrt())
 
 
