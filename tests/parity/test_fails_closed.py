@@ -76,6 +76,25 @@ def test_a_twin_of_another_run_is_none() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("twin", "layout", "said"),
+    [
+        (trace(twin=3, ranks=2), {}, "world size 2, not 1"),
+        (trace(twin=3), {"precision": "bf16"}, "precision bf16, not fp32"),
+        (trace(twin=3), {"optimizer": "Adam"}, "optimizer Adam, not SGD"),
+    ],
+)
+def test_a_twin_that_ran_otherwise_excuses_nothing(twin: Trace, layout: dict[str, Any], said: str) -> None:
+    left, _, *found = traces("learning rate")
+    found[2] = one_with(twin, **layout)
+    verdict = judged(left, trace(parts=2), *found)
+    assert verdict.verdict == "cannot judge" and str(verdict.reason).startswith(f"twin 3 ran with {said}")
+
+
+def one_with(original: Trace, **layout: Any) -> Trace:
+    return Trace(original.layout.model_copy(update=layout), original.arrays)
+
+
 def test_a_floor_that_opens_at_once_is_not_believed() -> None:
     left, _, *found = traces("late")
     found[0] = trace(twin=1, gradients=scaled(2, since=2))

@@ -101,7 +101,7 @@ class NoiseFloor:
 
 
 def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
-    """Name a twin that does not start where the reference does, within the rounding that it was moved by.
+    """Name a twin that ran otherwise, or does not start where the reference does, within what it was moved by.
 
     Of parameters that another optimizer holds nothing is said: it may have made its step before.
     """
@@ -109,6 +109,13 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
     held = [place for place, name in enumerate(layout.parameters) if name not in layout.unoptimised]
     rows = [w.start for w in layout.windows() if not layout.steps[w.start] % (layout.window or layout.steps[-1] + 1)]
     for number, twin in enumerate(twins, 1):
+        for key in _SHARED:
+            ours, theirs = getattr(layout, key), getattr(twin.layout, key)
+            if ours != theirs:
+                what = key.replace("_", " ")
+                return (
+                    f"twin {twin.layout.twin or number} ran with {what} {theirs}, not {ours}: it is no twin of this run"
+                )
         unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
         apart = distances(reference, twin, "start")[rows][:, held]
         if not bool((apart <= _MOVED * unit).all()):
@@ -118,6 +125,9 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
             )
     return None
 
+
+_SHARED = ("world_size", "precision", "optimizer")
+"""What a twin shares with its reference: its distance is no rounding otherwise, and would excuse too much."""
 
 _MOVED = 8
 """Unit roundoffs that a twin may start away from the reference; it is moved by one, and rounded to its format."""
