@@ -54,7 +54,9 @@ def _gathered(dataset: Prepared, plan: Sequence[Tensor], first: int, *, pin: boo
         if pieces and (rows + len(samples) + gap) * sum(row_bytes) > _TOGETHER_BYTES:
             break
         bounds.append((rows, rows + len(samples)))
-        pieces += [samples, samples[:1].expand(gap)]
+        pieces.append(samples)
+        if gap:
+            pieces.append(samples[:1].expand(gap))
         rows += len(samples) + gap
     together = dataset.batch(torch.cat(pieces) if len(bounds) > 1 else plan[first])
     if pin:
