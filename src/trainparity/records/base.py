@@ -40,9 +40,10 @@ class Record(BaseModel):
     """A JSON file: immutable, read strictly, written whole or not at all, keys in the order of the fields.
 
     A field's docstring is its description in the JSON Schema.
+    What checks a record is built when the first one is made or read: it would delay every import.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
     def write(self, path: Path) -> None:
         """Write the record as JSON under a temporary name, then rename it."""
