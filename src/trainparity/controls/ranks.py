@@ -12,9 +12,12 @@ def main(folder: Path) -> None:
     """Train every line of `trials.txt`: loop, model, seed."""
     loops = {control.loop.__name__: control.loop for control in (*RIGHT, *WRONG)}
     dist.init_process_group("gloo")
-    for line in (folder / "trials.txt").read_text(encoding="utf-8").splitlines():
+    lines = (folder / "trials.txt").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
         name, model, seed = line.split()
         loops[name](model, int(seed)).run(folder / f"{model}-{seed}" / name)
+        if not number % 100 and dist.get_rank() == 0:
+            print(f"{number} of {len(lines)} runs trained on two ranks", flush=True)
     dist.destroy_process_group()
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -45,13 +46,23 @@ def run_controls(
     """
     trials = [(control, model, seed) for control in controls for model in control.models for seed in seeds]
     alone = [_alone(trials, seed) for seed in seeds]
-    # A fresh interpreter each: a fork of a process that has used torch may hang.
-    with ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn")) as pool:
+    with _processes() as pool:
         for number, _ in enumerate(pool.map(_train_alone, [folder] * len(alone), alone), 1):
             progress(f"{number} of {len(alone)} seeds trained on one process")
-    _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1])
-    progress(f"{len(trials)} runs trained, judging")
-    return [_count(control, [_judge(folder, t) for t in trials if t[0] is control]) for control in controls]
+    _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1], progress)
+    verdicts = []
+    with _processes() as pool:
+        for verdict in pool.map(_judge, [folder] * len(trials), trials, chunksize=64):
+            verdicts.append(verdict)
+            if not len(verdicts) % 500:
+                progress(f"{len(verdicts)} of {len(trials)} runs judged")
+    judged = list(zip(trials, verdicts, strict=True))
+    return [_count(control, [verdict for trial, verdict in judged if trial[0] is control]) for control in controls]
+
+
+def _processes() -> ProcessPoolExecutor:
+    """Return processes that start as fresh interpreters: a fork of one that has used torch may hang."""
+    return ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), partial(torch.set_num_threads, 1))
 
 
 def _run(folder: Path, loop: type[Loop], model: str, seed: int) -> Path:
@@ -71,7 +82,6 @@ def _alone(trials: Iterable[Trial], seed: int) -> list[Training]:
 
 
 def _train_alone(folder: Path, trainings: Sequence[Training]) -> None:
-    torch.set_num_threads(1)
     # Some loops skip the optimizer's step, which is what they are for.
     warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")  # which nobody changes
@@ -80,16 +90,18 @@ def _train_alone(folder: Path, trainings: Sequence[Training]) -> None:
         loop(model, seed).run(_run(folder, loop, model, seed), twin)
 
 
-def _train_on_ranks(folder: Path, trials: Sequence[Trial]) -> None:
+def _train_on_ranks(folder: Path, trials: Sequence[Trial], progress: Callable[[str], None]) -> None:
     if not trials:
         return
     lines = [f"{control.loop.__name__} {model} {seed}" for control, model, seed in trials]
     write_text(folder / "trials.txt", "\n".join(lines) + "\n")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    worker = ["-m", "trainparity.controls.ranks", str(folder)]
-    done = subprocess.run([*torchrun, *worker], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RecordError(f"the controls on two ranks failed:\n{done.stderr[-4000:]}")
+    command, errors = [*torchrun, "-m", "trainparity.controls.ranks", str(folder)], folder / "ranks.log"
+    with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as ranks:
+        for line in ranks.stdout or ():
+            progress(line.rstrip())
+    if ranks.returncode:
+        raise RecordError(f"the controls on two ranks failed:\n{errors.read_text(errors='replace')[-4000:]}")
 
 
 def _judge(folder: Path, trial: Trial) -> Verdict:
