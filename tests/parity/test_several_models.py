@@ -164,6 +164,24 @@ def test_what_is_made_of_generated_samples_differs_by_the_generators_fault(tmp_p
     assert (found.verdict, found.cause, found.model) == ("different", "forward", "G"), found.explanation
 
 
+class Buffered(Gan):
+    """Its discriminator is given what the generator has made out of a buffer, which no graph leads back from."""
+
+    def step_d(self, rows: Tensor) -> None:
+        self.opt_d.zero_grad()
+        made = torch.cat([torch.unsqueeze(one, 0) for one in self.generate(NOISE[rows]).data])
+        (functional.softplus(-self.d(REAL[rows])) + functional.softplus(self.d(made))).mean().backward()
+        self.opt_d.step()
+
+
+def test_samples_out_of_a_buffer_differ_by_the_generators_earlier_fault(tmp_path: Path) -> None:
+    for twin in range(3):
+        Buffered().run(tmp_path / "a", twin)
+    variant_of(Buffered, **FAULTS["the generator's labels"][0]).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", "loss-or-targets", "G"), found.explanation
+
+
 class GeneratorFirst(Gan):
     """What the generator's loss leaves in the discriminator, which returns nearly one number, is thrown away."""
 
