@@ -164,6 +164,48 @@ def test_what_is_made_of_generated_samples_differs_by_the_generators_fault(tmp_p
     assert (found.verdict, found.cause, found.model) == ("different", "forward", "G"), found.explanation
 
 
+class Penalised(Critic):
+    """Its loss has the gradient penalty, and its discriminator, in one variant, another function inside."""
+
+    inside: type[nn.Module] = nn.Tanh
+
+    def step_d(self, rows: Tensor) -> None:
+        self.d[1] = self.inside()
+        self.opt_d.zero_grad()
+        fake = self.generate(NOISE[rows]).data
+        between = (0.3 * REAL[rows] + 0.7 * fake).requires_grad_()
+        (slope,) = torch.autograd.grad(self.d(between).sum(), between, create_graph=True)
+        (self.d(fake) - self.d(REAL[rows]) + 10 * (slope.norm(dim=1) - 1).square()).mean().backward()
+        self.opt_d.step()
+
+
+def test_outputs_that_twins_share_nothing_of_are_not_said_to_agree(tmp_path: Path) -> None:
+    """What is made of generated samples has other bits in each twin, and so other signs in the sums."""
+    for twin in range(3):
+        Penalised().run(tmp_path / "a", twin)
+    variant_of(Penalised, inside=nn.Softsign).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "different" and found.cause in ("forward", "unknown"), found.explanation
+
+
+class Buffered(Gan):
+    """Its discriminator is given what the generator has made out of a buffer, which no graph leads back from."""
+
+    def step_d(self, rows: Tensor) -> None:
+        self.opt_d.zero_grad()
+        made = torch.cat([torch.unsqueeze(one, 0) for one in self.generate(NOISE[rows]).data])
+        (functional.softplus(-self.d(REAL[rows])) + functional.softplus(self.d(made))).mean().backward()
+        self.opt_d.step()
+
+
+def test_samples_out_of_a_buffer_differ_by_the_generators_earlier_fault(tmp_path: Path) -> None:
+    for twin in range(3):
+        Buffered().run(tmp_path / "a", twin)
+    variant_of(Buffered, **FAULTS["the generator's labels"][0]).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", "loss-or-targets", "G"), found.explanation
+
+
 class GeneratorFirst(Gan):
     """What the generator's loss leaves in the discriminator, which returns nearly one number, is thrown away."""
 

@@ -29,8 +29,8 @@ def watch() -> None:
     session = Path(folder)
     end_with_owner(if_killed=True)
     (session / "python").touch()
-    # torch starts from a constant seed; a script that never seeds must repeat itself with the other two as well.
-    random.seed(SEED)
+    # A script that never seeds must repeat itself, or no run of it is another one's twin.
+    random.seed(_own_seed())
 
     def optimizers(module: ModuleType) -> None:
         if not session.is_dir():  # the command has ended, and left this process behind
@@ -48,8 +48,19 @@ def watch() -> None:
     if (session / FLOAT64).exists():
         _after_import("torch", lambda module: _in_float64())
         _after_import("torch.distributed.fsdp", _shard_in_float64)
-    _after_import("numpy.random", lambda module: module.seed(SEED))
+    _after_import("numpy.random", lambda module: module.seed(_own_seed()))
+    _after_import("torch", lambda module: module.default_generator.manual_seed(_own_seed()))
     _after_import("torch.optim.optimizer", optimizers)
+
+
+def _own_seed() -> int:
+    """Return a seed that ranks do not share, as unseeded ones draw apart; the first has that of a run without ranks."""
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK", "")
+    if rank.isdigit():
+        return SEED + int(rank)
+    processes = sys.modules.get("multiprocessing.process")  # spawned ranks are named by the order of their start
+    number = processes.current_process().name.rpartition("-")[2] if processes else ""
+    return SEED + (max(int(number) - 1, 0) if number.isdigit() else 0)
 
 
 def remedy_of(error: ImportError) -> str:

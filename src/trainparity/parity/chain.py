@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from trainparity.parity.fitting import fit
 from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut, module_of
+from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -27,6 +26,8 @@ class Chain:
     loss and returns nothing else that this is made of, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
+    lost: list[str]
+    """Those whose values differ where the floor is too wide to say whether they agree."""
     other_bits: list[str]
     """Those whose values differ at all."""
     given_to_one: list[str]
@@ -57,8 +58,8 @@ class Chain:
         both = _called_alike(*(layout.activations for layout in layouts))
         same = set() if alike else _of_no_samples(difference)
         names = [name for name in both if alike or not (depends_on_cut(name) or name in same)]
-        values = _Pairs(difference, "activation", names)
-        gradients = _Pairs(difference, "activation_gradient", names)
+        values = Pairs(difference, "activation", names)
+        gradients = Pairs(difference, "activation_gradient", names)
         outputs = [name for name in layouts[0].outputs if name in layouts[1].outputs]
         given_back = gradients.in_both()
         one_sided = gradients.in_one()
@@ -75,6 +76,7 @@ class Chain:
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
+            lost=values.lost(names),
             other_bits=values.beyond(names, 1.0, 0.0),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
@@ -89,13 +91,15 @@ class Chain:
 
     @property
     def outputs_agree(self) -> bool | None:
-        """Whether all that the model returned agrees; None if not all of it was recorded.
+        """Whether all that the model returned agrees; None if not all of it was recorded, or the floor hides it.
 
         Of a model that returns its loss alone it is what its modules return.
         """
         inside = set(self.outputs or _made(self.names))
         if inside & set(self.forward):
             return False
+        if inside & set(self.lost):
+            return None
         return True if inside and inside <= set(self.names) else None
 
     def another_form(self, off: Collection[str]) -> bool:
@@ -200,49 +204,3 @@ def _same_rows(difference: "Difference") -> bool:
     """Tell whether both runs hand as many samples to the model in each pass: else sums may depend on the cut."""
     rows = difference.pair("rank/rows")
     return rows is not None and torch.equal(*rows)
-
-
-class _Pairs:
-    """A kind's sketches of both runs at the step, by name, with the floor."""
-
-    def __init__(
-        self, difference: "Difference", kind: Literal["activation", "activation_gradient"], names: Sequence[str]
-    ) -> None:
-        self.names = list(names)
-        columns = []
-        for trace in (difference.left, difference.right):
-            index = [trace.layout.activations.index(name) for name in names]
-            columns.append(trace.arrays[f"{kind}/sketch"][difference.row][index])
-        self._left, self._right = columns
-        index = [difference.left.layout.activations.index(name) for name in names]
-        self._floor = difference.floor[kind][difference.row][index]
-
-    def in_both(self) -> list[str]:
-        return self._where((self._left != 0).any(1) & (self._right != 0).any(1))
-
-    def in_one(self) -> list[str]:
-        return self._where((self._left != 0).any(1) ^ (self._right != 0).any(1))
-
-    def _where(self, mask: Tensor) -> list[str]:
-        return [name for name, chosen in zip(self.names, mask.tolist(), strict=True) if chosen]
-
-    def factor(self, names: Sequence[str]) -> float:
-        index = [self.names.index(name) for name in names]
-        return fit(self._left[index].flatten(), self._right[index].flatten())[0] or 1.0
-
-    def beyond(self, names: Sequence[str], factor: float, margin: float) -> list[str]:
-        apart = self._distances(factor)
-        far = {name for name, off in zip(self.names, (apart > margin * self._floor).tolist(), strict=True) if off}
-        return [name for name in names if name in far]
-
-    def furthest(self, names: Sequence[str]) -> float:
-        """Return the largest multiple of the floor among some names."""
-        found = (self._distances(1.0) / self._floor).nan_to_num(0.0)
-        return max((float(found[self.names.index(name)]) for name in names), default=0.0)
-
-    def _distances(self, factor: float) -> Tensor:
-        lengths = torch.linalg.vector_norm(self._left, dim=1)
-        apart = torch.linalg.vector_norm(self._right / factor - self._left, dim=1)
-        whole = torch.linalg.vector_norm(lengths)
-        known = torch.where(lengths > 0, lengths, whole)
-        return torch.where(apart == 0, 0.0, apart / known).nan_to_num(0.0)

@@ -43,15 +43,19 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
 
 
 def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
-    """Return the difference that comes first, or the forward pass of another model that hands it other values.
+    """Return the difference that comes first, or the one of another model that hands it other values.
 
-    Samples known by contents alone may be made of another model's, as the points between real and made ones.
+    Samples known by contents alone may be made of another model's, as the points between real and made ones, or by it
+    in an earlier step, as those that a buffer holds.
     """
     first, *others = sorted(different, key=lambda item: _rank(item[1]))
     evidence = first[1].evidence
     replaced = evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra")
     if not (replaced or (first[1].cause == "unknown" and first[1].link == "inputs")):
         return first
+    earliest = min(different, key=lambda item: _sequence(item[1]))
+    if _sequence(earliest[1]) < _sequence(first[1]):
+        return earliest
     return next((other for other in others if other[1].link == "forward" and not _rank(other[1])[0]), first)
 
 
@@ -62,7 +66,12 @@ def _rank(verdict: Verdict) -> tuple[bool, int, bool]:
     """
     evidence = verdict.evidence
     follows = evidence.get("made_by_another_model") or evidence.get("judged_by_another_model")
-    return bool(follows), int(evidence.get("sequence", verdict.step or 0)), verdict.distance_over_floor is not None
+    return bool(follows), _sequence(verdict), verdict.distance_over_floor is not None
+
+
+def _sequence(verdict: Verdict) -> int:
+    """Return the number of the step among those of all models."""
+    return int(verdict.evidence.get("sequence", verdict.step or 0))
 
 
 def _coarsest(found: Mapping[str, Verdict]) -> list[Resolution]:

@@ -1,0 +1,77 @@
+"""What modules return in both runs, or the gradients that come back to them, with the noise floor."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.fitting import fit
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+class Pairs:
+    """A kind's sketches of both runs at the step, by name, with the floor."""
+
+    def __init__(
+        self, difference: "Difference", kind: Literal["activation", "activation_gradient"], names: Sequence[str]
+    ) -> None:
+        self.names = list(names)
+        columns = []
+        for trace in (difference.left, difference.right):
+            index = [trace.layout.activations.index(name) for name in names]
+            columns.append(trace.arrays[f"{kind}/sketch"][difference.row][index])
+        self._left, self._right = columns
+        index = [difference.left.layout.activations.index(name) for name in names]
+        self._floor = difference.floor[kind][difference.row][index]
+
+    def in_both(self) -> list[str]:
+        """Return those seen in both runs."""
+        return self._where((self._left != 0).any(1) & (self._right != 0).any(1))
+
+    def in_one(self) -> list[str]:
+        """Return those seen in one run alone."""
+        return self._where((self._left != 0).any(1) ^ (self._right != 0).any(1))
+
+    def _where(self, mask: Tensor) -> list[str]:
+        return [name for name, chosen in zip(self.names, mask.tolist(), strict=True) if chosen]
+
+    def factor(self, names: Sequence[str]) -> float:
+        """Return the number of times that the reference's are in the other run's."""
+        index = [self.names.index(name) for name in names]
+        return fit(self._left[index].flatten(), self._right[index].flatten())[0] or 1.0
+
+    def beyond(self, names: Sequence[str], factor: float, margin: float) -> list[str]:
+        """Return those further apart, without the factor, than a margin times the floor."""
+        apart = self._distances(factor)
+        far = {name for name, off in zip(self.names, (apart > margin * self._floor).tolist(), strict=True) if off}
+        return [name for name in names if name in far]
+
+    def lost(self, names: Sequence[str]) -> list[str]:
+        """Return those that differ where the floor is so wide that they might be anything.
+
+        Twins share no sign of samples known by contents that another model has made, rounded otherwise in each.
+        """
+        wide = (self._distances(1.0) > _SAME) & (self._floor > _USELESS)
+        return [name for name in self._where(wide) if name in names]
+
+    def furthest(self, names: Sequence[str]) -> float:
+        """Return the largest multiple of the floor among some names."""
+        found = (self._distances(1.0) / self._floor).nan_to_num(0.0)
+        return max((float(found[self.names.index(name)]) for name in names), default=0.0)
+
+    def _distances(self, factor: float) -> Tensor:
+        lengths = torch.linalg.vector_norm(self._left, dim=1)
+        apart = torch.linalg.vector_norm(self._right / factor - self._left, dim=1)
+        whole = torch.linalg.vector_norm(lengths)
+        known = torch.where(lengths > 0, lengths, whole)
+        return torch.where(apart == 0, 0.0, apart / known).nan_to_num(0.0)
+
+
+_SAME = 1e-6
+"""Part of an activation by which it may differ and be the same in single precision."""
+
+_USELESS = 0.25
+"""Floor of an activation from which on its distance says nothing."""
