@@ -32,6 +32,14 @@ def test_a_script_without_a_seed_repeats_itself(tmp_path: Path) -> None:
     assert compare_folders(first, first / "twins/1").verdict == "equivalent"
 
 
+def test_a_seed_that_is_lost_is_seen(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    seeded = record(tmp_path, "a", sys.executable, twins=1)
+    write(tmp_path, UNSEEDED)
+    found = compare_folders(seeded, record(tmp_path, "b", sys.executable))
+    assert (found.verdict, found.cause) == ("different", "weights-not-loaded")
+
+
 def test_ranks_without_a_seed_start_from_weights_of_their_own(tmp_path: Path) -> None:
     """The same ones each time, or nothing could be said of them."""
     write(tmp_path, RANKS)

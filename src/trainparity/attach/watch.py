@@ -18,7 +18,8 @@ SESSION = "TRAINPARITY_SESSION"
 FLOAT64 = "float64"
 """A file in that folder: the processes compute in float64."""
 
-SEED = 0
+SEED = int.from_bytes(b"pair")
+"""What a script that never seeds starts from: no number that scripts seed with, or a lost seed would not be seen."""
 
 
 def watch() -> None:
@@ -49,7 +50,7 @@ def watch() -> None:
         _after_import("torch", lambda module: _in_float64())
         _after_import("torch.distributed.fsdp", _shard_in_float64)
     _after_import("numpy.random", lambda module: module.seed(_own_seed()))
-    _after_import("torch", lambda module: module.default_generator.manual_seed(_own_seed()))
+    _after_import("torch", lambda module: module.manual_seed(_own_seed()))
     _after_import("torch.optim.optimizer", optimizers)
 
 
