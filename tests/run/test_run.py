@@ -451,7 +451,7 @@ def test_a_recording_that_fails_ends_with_2_and_says_why(tmp_path: Path) -> None
     assert done.returncode == 2 and "can't record this training: ModuleNotFoundError" in done.stderr
     (tmp_path / "torch/optim").mkdir(parents=True)  # stands in for torch, which takes seconds to import
     for name in ("__init__.py", "optim/__init__.py", "optim/optimizer.py"):
-        write(tmp_path / "torch", "", name)
+        write(tmp_path / "torch", "manual_seed = hash", name)
     missing = "import sys; sys.modules['pydantic'] = None\nimport torch.optim.optimizer"
     done = trainparity("run", "runs/a", "--", sys.executable, write(tmp_path, missing), cwd=tmp_path)
     assert done.returncode == 2 and "pydantic" in done.stderr and "install trainparity there" in done.stderr
