@@ -103,7 +103,7 @@ def _measured(loop: Callable[[Task], Lane], task: Task) -> dict[str, float]:
 
 
 def _targets(found: dict[str, dict[str, dict[str, float]]]) -> list[Target]:
-    limits = "reading the batch out of the dataset anew in each step, and seeding where the model draws"
+    limits = "seeding torch's generator in each step, as the model may draw, and checking what the workload returns"
     sizes = [
         Target(
             name=f"loop, {found[size]['bare']['step_ms']:.1f} ms a step",

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
@@ -70,8 +70,11 @@ class Checked:
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the loss summed over the batch's samples: one real number with a gradient."""
-        with _names_of(batch):
+        try:
             loss = self.plain.loss(model, batch)
+        except KeyError as error:
+            _name_tensors(error, batch)
+            raise
         allowed = "the sum over the batch's samples, a scalar tensor that has a gradient"
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             self._refuse("loss", f"returned {kind(loss)}", allowed)
@@ -93,8 +96,11 @@ class Checked:
 
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         """Return the batch's randomness, tensors by name."""
-        with _names_of(batch):
+        try:
             drawn = self.plain.draw(batch, randomness)
+        except KeyError as error:
+            _name_tensors(error, batch)
+            raise
         allowed = "a dict of tensors by name, of which none is named `samples`"
         if not isinstance(drawn, Mapping):
             self._refuse("draw", f"returned {kind(drawn)}", allowed)
@@ -152,8 +158,11 @@ class Checked:
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes]."""
-        with _names_of(batch):
+        try:
             scores = self.plain.predict(model, batch)
+        except KeyError as error:
+            _name_tensors(error, batch)
+            raise
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(batch["samples"]):
             allowed = f"scores, a tensor [{len(batch['samples'])}, classes]"
             self._refuse("predict", f"returned {kind(scores)}", allowed)
@@ -170,15 +179,10 @@ class Checked:
         return picture
 
 
-@contextmanager
-def _names_of(batch: Batch) -> Iterator[None]:
-    """Say which tensors a batch has where one is asked for that it lacks."""
-    try:
-        yield
-    except KeyError as error:
-        if error.args and error.args[0] not in batch:
-            error.add_note(f"the batch has {', '.join(batch)}")
-        raise
+def _name_tensors(error: KeyError, batch: Batch) -> None:
+    """Say which tensors a batch has where one was asked for that it lacks."""
+    if error.args and error.args[0] not in batch:
+        error.add_note(f"the batch has {', '.join(batch)}")
 
 
 def kind(value: object) -> str:
