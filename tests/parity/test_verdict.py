@@ -219,6 +219,18 @@ def test_an_optimizer_that_holds_one_of_two_models_is_told_from_other_models() -
     assert Together.__name__ == TOGETHER
 
 
+def test_an_optimizer_that_no_gradient_reaches_holds_other_tensors_than_are_trained() -> None:
+    """As one that is made before `fully_shard`, which puts new parameters in the place of the old ones."""
+    layout = {"parameters": {f"tensor_{place}": shape for place, shape in enumerate(SHAPES.values())}}
+    stale = trace(layout=layout, rank__missing=torch.ones(4, 1, len(SHAPES), dtype=torch.bool))
+    for runs in ((trace(), stale), (stale, trace())):
+        found = other_parameters(("a", "b"), 16.0, *runs)
+        assert found is not None and found.cause == "parameters-not-updated"
+        assert f"no gradient reaches what the optimizer of {'ab'[runs.index(stale)]} holds" in str(found.explanation)
+    assert other_parameters(("a", "b"), 16.0, stale, stale) is None
+    assert other_parameters(("a", "b"), 16.0, trace(), trace(layout=layout)) is None
+
+
 def test_a_parameter_that_is_tied_in_one_run_only_is_a_difference_though_a_verdict_of_one_is_false(
     tmp_path: Path,
 ) -> None:

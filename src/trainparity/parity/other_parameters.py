@@ -7,9 +7,10 @@ from trainparity.records.verdict import Verdict
 
 
 def other_parameters(names: tuple[str, str], margin: float, left: Trace, right: Trace) -> Verdict | None:
-    """Return the verdict on runs that share other parameters, or leave some out of the optimizer; None for others."""
+    """Return the verdict on runs that share other parameters, or whose optimizers hold others; None for others."""
     tied = _tied_otherwise(names, margin, left.layout, right.layout)
-    return tied if tied is not None else _held_otherwise(names, margin, left, right)  # a verdict may be false
+    found = (tied, _held_otherwise(names, margin, left, right), _without_gradients(names, margin, left, right))
+    return next((verdict for verdict in found if verdict is not None), None)
 
 
 def _tied_otherwise(names: tuple[str, str], margin: float, left: Layout, right: Layout) -> Verdict | None:
@@ -64,6 +65,25 @@ def _held_otherwise(names: tuple[str, str], margin: float, left: Trace, right: T
         explanation=f"the optimizer of {one} updates {all_of_them}, and that of {other} {held} alone",
         advice="make the optimizer from the parameters of all its models",
         evidence={"not_in_the_optimizer": left_out},
+    )
+
+
+def _without_gradients(names: tuple[str, str], margin: float, left: Trace, right: Trace) -> Verdict | None:
+    """Return the verdict where no gradient ever reaches what one run's optimizer holds; None where none is so alone."""
+    stale = [bool(trace.arrays["rank/missing"].all()) for trace in (left, right)]
+    if stale[0] == stale[1]:
+        return None
+    there, other = names if stale[0] else names[::-1]
+    return different(
+        names,
+        margin,
+        left.layout,
+        reason=f"no gradient reaches what the optimizer of {there} holds",
+        cause="parameters-not-updated",
+        link="update",
+        explanation=f"no gradient reaches what the optimizer of {there} holds, in any step: other tensors than in "
+        f"{other}, such as those of before the model was sharded, moved or replaced",
+        advice="make the optimizer last, from the parameters of the model that is trained",
     )
 
 
