@@ -76,7 +76,7 @@ class Chain:
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
-            lost=values.lost(names),
+            lost=values.lost(),
             other_bits=values.beyond(names, 1.0, 0.0),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),

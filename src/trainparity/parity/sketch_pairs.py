@@ -49,13 +49,12 @@ class Pairs:
         far = {name for name, off in zip(self.names, (apart > margin * self._floor).tolist(), strict=True) if off}
         return [name for name in names if name in far]
 
-    def lost(self, names: Sequence[str]) -> list[str]:
+    def lost(self) -> list[str]:
         """Return those that differ where the floor is so wide that they might be anything.
 
         Twins share no sign of samples known by contents that another model has made, rounded otherwise in each.
         """
-        wide = (self._distances(1.0) > _SAME) & (self._floor > _USELESS)
-        return [name for name in self._where(wide) if name in names]
+        return self._where((self._distances(1.0) > _SAME) & (self._floor > _USELESS))
 
     def furthest(self, names: Sequence[str]) -> float:
         """Return the largest multiple of the floor among some names."""

@@ -1,7 +1,7 @@
 """A workload whose answers are checked: what a method returns that it may not is named, with what is allowed."""
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -70,11 +70,7 @@ class Checked:
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the loss summed over the batch's samples: one real number with a gradient."""
-        try:
-            loss = self.plain.loss(model, batch)
-        except KeyError as error:
-            _name_tensors(error, batch)
-            raise
+        loss = _asked(batch, self.plain.loss, model, batch)
         allowed = "the sum over the batch's samples, a scalar tensor that has a gradient"
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             self._refuse("loss", f"returned {kind(loss)}", allowed)
@@ -96,11 +92,7 @@ class Checked:
 
     def draw(self, batch: Batch, randomness: SampleRandomness) -> Batch:
         """Return the batch's randomness, tensors by name."""
-        try:
-            drawn = self.plain.draw(batch, randomness)
-        except KeyError as error:
-            _name_tensors(error, batch)
-            raise
+        drawn = _asked(batch, self.plain.draw, batch, randomness)
         allowed = "a dict of tensors by name, of which none is named `samples`"
         if not isinstance(drawn, Mapping):
             self._refuse("draw", f"returned {kind(drawn)}", allowed)
@@ -158,11 +150,7 @@ class Checked:
 
     def predict(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return class scores [B, classes]."""
-        try:
-            scores = self.plain.predict(model, batch)
-        except KeyError as error:
-            _name_tensors(error, batch)
-            raise
+        scores = _asked(batch, self.plain.predict, model, batch)
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(batch["samples"]):
             allowed = f"scores, a tensor [{len(batch['samples'])}, classes]"
             self._refuse("predict", f"returned {kind(scores)}", allowed)
@@ -179,10 +167,14 @@ class Checked:
         return picture
 
 
-def _name_tensors(error: KeyError, batch: Batch) -> None:
-    """Say which tensors a batch has where one was asked for that it lacks."""
-    if error.args and error.args[0] not in batch:
-        error.add_note(f"the batch has {', '.join(batch)}")
+def _asked(batch: Batch, method: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method; say which tensors the batch has where one is asked for that it lacks."""
+    try:
+        return method(*arguments)
+    except KeyError as error:
+        if error.args and error.args[0] not in batch:
+            error.add_note(f"the batch has {', '.join(batch)}")
+        raise
 
 
 def kind(value: object) -> str:
