@@ -79,6 +79,7 @@ bench: setup ## measure everything that has a target; figures and a page of them
 	python benchmarks/precision.py
 	python benchmarks/growth.py
 	python benchmarks/startup.py
+	python benchmarks/whole_pipeline.py
 	python benchmarks/page.py
 
 gpu: ## on a machine with a GPU: its tests, pipeline, studies and profiles in pieces, without network

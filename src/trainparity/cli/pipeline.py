@@ -11,6 +11,7 @@ from types import FrameType
 from trainparity import extras, hiding, starter
 from trainparity.errors import UserError
 from trainparity.exits import DEFECT, shell_code
+from trainparity.launch.warm import warm_workers
 from trainparity.params import REFERENCE, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
@@ -35,10 +36,16 @@ def reproduce(*arguments: str) -> int:
     """
     extras.require("dvc")
     _require_stages(Path(starter.PIPELINE))
-    import psutil  # which DVC brings
-
     if mended := repair(Path.cwd()):
         print(mended, flush=True)
+    with warm_workers():
+        return _follow(arguments)
+
+
+def _follow(arguments: Sequence[str]) -> int:
+    """Run DVC to its end, and hand on the signals that come meanwhile."""
+    import psutil  # which DVC brings
+
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     whole = {} if arguments else {WHOLE: "1"}
@@ -102,7 +109,8 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
         UserError: a stage could not start, as files of this folder hide modules that it imports.
     """
     environment = {FOLLOWS: str(os.getpid())} | ({WHOLE: "1"} if whole else {})
-    with Runner(several=False) as runner:  # which gives a stage that is stopped the time for its checkpoint
+    # The runner gives a stage that is stopped the time for its checkpoint.
+    with warm_workers(), Runner(several=False) as runner:
         for stage in stages:
             code = runner.run(Command.of([sys.executable, "-m", "trainparity.stages", *stage]), environment)
             if code:

@@ -9,13 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
 from trainparity.launch.supervision import GRACE_S, handlers_restored, watch
-from trainparity.launch.warm import start_warm
+from trainparity.launch.variables import of_workers
+from trainparity.launch.warm import WarmProcess, start_warm
 from trainparity.scratch import scratch
 from trainparity.training.spec import EXIT_INTERRUPTED, WORKER, RunSpec
 
@@ -32,7 +32,7 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
     """
-    with _in_environment(_environment(spec.placement.num_threads)), _temporary_files():
+    with _in_environment(of_workers(spec.placement.num_threads)), _temporary_files():
         if spec.configuration.distributed:
             count, nodes = spec.configuration.num_processes, Nodes.from_environment()
             if nodes.count == 1 and (ranks := _fork_ranks(spec_path, count)):
@@ -81,20 +81,6 @@ def _in_environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _environment(num_threads: int) -> dict[str, str]:
-    """Return what must be set before torch is imported."""
-    # Threads that wait for each other in a busy loop take the processor from those they wait for, where anything else
-    # runs: on two cores a run took 11 s beside two busy processes and 58 s at a load of 7; with 1000 rounds, which are
-    # microseconds, 9 s and 27 s. Alone on the machine its steps take as long either way.
-    # (https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html)
-    spins = {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT") or "1000"}
-    return spins | {
-        "OMP_NUM_THREADS": str(num_threads),
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # cuBLAS is deterministic only with it
-        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0",  # a set's order is the same in all runs
-    }
-
-
 def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     """Run one of our modules on a spec in a new process; return its exit code, a signal's number negated.
 
@@ -103,7 +89,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     """
     # Where the caller itself is a rank, as under torchrun or a cluster's job, its rank is not that of the new process.
     own = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
-    environment = own | _environment(num_threads)
+    environment = own | of_workers(num_threads)
     worker = start_warm(module, str(spec_path), environment) or subprocess.Popen(
         [sys.executable, "-m", module, str(spec_path)], env=environment
     )
@@ -113,11 +99,11 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
 _OF_RANKS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 
-def _fork_ranks(spec_path: Path, count: int) -> list[ForkServerProcess]:
+def _fork_ranks(spec_path: Path, count: int) -> list[WarmProcess]:
     """Start all ranks of a run as torchrun would, but as copies of a warm process; empty if there is none."""
     nccl = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
     launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_free_port()), nccl: os.environ.get(nccl, "1")}
-    ranks: list[ForkServerProcess] = []
+    ranks: list[WarmProcess] = []
     for rank in range(count):
         number, size = str(rank), str(count)
         place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}

@@ -1,19 +1,17 @@
 """Watches worker processes to their end: signals reach them, and the first that fails stops the others."""
 
-import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerProcess
 from types import FrameType
 
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.exits import say
-from trainparity.launch.warm import is_lost
+from trainparity.launch.warm import WarmProcess
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
@@ -21,7 +19,7 @@ GRACE_S = 60
 _ONE_SIGNAL_S = 1.0
 """What comes so soon after a signal is the same one: services send it to all processes, and our parent hands it on."""
 
-Worker = subprocess.Popen[bytes] | ForkServerProcess
+Worker = subprocess.Popen[bytes] | WarmProcess
 
 
 def watch(workers: Sequence[Worker]) -> dict[int, int]:
@@ -59,15 +57,16 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
     with handlers_restored(forward):
         while alive:
             ended = _first_to_end(workers, alive)
-            if any(_is_lost(workers[rank]) for rank in ended):
-                _kill_lost(workers)
+            found = {rank: workers[rank].wait() for rank in ended}
+            if None in found.values():
+                _kill(workers)
                 if received:
                     break
                 raise UserError(
                     "the process that workers are forked from was killed (the system may have run out of memory); run "
                     "it again to resume from the last checkpoint"
                 )
-            failed = {rank: code for rank in ended if (code := _code(workers[rank]))}
+            failed = {rank: code for rank, code in found.items() if code}
             alive -= set(ended)
             if failed and not codes:
                 codes = failed
@@ -79,31 +78,10 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
 
 def _first_to_end(workers: Sequence[Worker], alive: set[int]) -> list[int]:
     """Wait for one of the ranks that are alive; return all that have ended."""
-    sentinels = {worker.sentinel: rank for rank in alive if isinstance(worker := workers[rank], ForkServerProcess)}
-    if sentinels:
-        return sorted(sentinels[ready] for ready in wait(list(sentinels)) if isinstance(ready, int))
-    return sorted(alive)
-
-
-def _code(worker: Worker) -> int:
-    """Wait for a process and return its exit code, a signal's number negated."""
-    if isinstance(worker, subprocess.Popen):
-        return worker.wait()
-    worker.join()
-    assert worker.exitcode is not None
-    return worker.exitcode
-
-
-def _is_lost(worker: Worker) -> bool:
-    return isinstance(worker, ForkServerProcess) and is_lost(worker)
-
-
-def _kill_lost(workers: Sequence[Worker]) -> None:
-    """Kill workers that multiprocessing takes for dead, and would not kill."""
-    for worker in workers:
-        if worker.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
+    forked = {worker.fileno(): rank for rank in alive if isinstance(worker := workers[rank], WarmProcess)}
+    if not forked:
+        return sorted(alive)
+    return sorted(forked[ready] for ready in wait(list(forked)) if isinstance(ready, int))
 
 
 def _stop(workers: Sequence[Worker]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from trainparity import environment, params
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
+from trainparity.launch.warm import wake
 from trainparity.pipeline import plans, schedule, turns
 from trainparity.pipeline.plan import Planner
 from trainparity.records import layout
@@ -20,8 +21,10 @@ def probe() -> None:
     plans.check_stages(made)
     for change in plans.changes(made):
         print(change.sentence)
-    turns.expect(plans.to_train(made, settings, found))
+    turns.expect(training := plans.to_train(made, settings, found))
     schedule.expect(plans.to_run(made, settings))
+    if training:
+        wake()
     plans.write(made)
     for name in plans.remove_leftovers(settings):
         print(f"{name}: removed from {RUNS}, as params.yaml has no such configuration")

@@ -82,15 +82,17 @@ class Pass:
         """The names of what the loop got from it, among the activations."""
         self._hashes: Tensor | None = None
         """Of the samples, int64 [B]: each bit is a random sign. Zero for a row that is none."""
+        self._made: dict[tuple[int, torch.device], Tensor] = {}
+        """Signs of these samples that were asked for, by their number and device."""
 
     def of(self, samples: Tensor) -> None:
         """Take samples by their identities, int64 [B]."""
-        self.samples = samples
+        self.samples, self._made = samples, {}
         self._hashes = mix(samples + 1) * (samples != STAND_IN)
 
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
-        self.source, self._hashes = source, source._hashes
+        self.source, self._hashes, self._made = source, source._hashes, source._made
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
@@ -163,11 +165,20 @@ class Pass:
         if len(tensor) % len(self._hashes):
             return None
         rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
-        hashes, sums = self._hashes.to(rows.device), _signs_used(rows.shape[1])
+        signs = self._signs(_signs_used(rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
-        parts = zip(torch.split(rows, at_once), torch.split(hashes, at_once), strict=True)
+        parts = [slice(start, start + at_once) for start in range(0, len(rows), at_once)]
         # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
-        return sketch(torch.stack([some.double().T @ _signs(part, sums) for some, part in parts]).sum(0))
+        return sketch(torch.stack([rows[part].double().T @ signs[part] for part in parts]).sum(0))
+
+    def _signs(self, count: int, device: torch.device) -> Tensor:
+        """Return the first signs of each sample: float64 [B, count]; zeros for a row that is none."""
+        assert self._hashes is not None
+        if (count, device) not in self._made:
+            hashes = self._hashes.to(device)
+            bits = (hashes[:, None] >> torch.arange(count, device=device)) & 1
+            self._made[count, device] = (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
+        return self._made[count, device]
 
 
 def _signs_used(numbers: int) -> int:
@@ -175,12 +186,6 @@ def _signs_used(numbers: int) -> int:
     if numbers < _FEW:
         return _SIGNS
     return _SOME if numbers <= _MANY else 1
-
-
-def _signs(hashes: Tensor, count: int) -> Tensor:
-    """Return the first signs of each sample: float64 [B, count]; zeros for a row that is none."""
-    bits = (hashes[:, None] >> torch.arange(count, device=hashes.device)) & 1
-    return (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
 
 
 _INFINITE = 1e4

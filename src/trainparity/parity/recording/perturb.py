@@ -52,7 +52,8 @@ class Noise:
         drawn = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
         given = tensor.detach()
         exact = given if given.dtype == torch.float64 else given.float()
-        scale = 1 + 2 * unit * (2 * drawn - 1)
+        up, down = (exact.new_full((), 1 + step) for step in (2 * unit, -2 * unit))
+        scale = torch.where(drawn.bool(), up, down)
         moved = (exact * scale).to(given.dtype)
         # A sigmoid that has reached one stays a probability: losses refuse what lies beyond.
         stays = (given.abs() <= 1) & (moved.abs() > 1)

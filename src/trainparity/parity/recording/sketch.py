@@ -55,9 +55,10 @@ class Sketcher:
         """Project up to a chunk's numbers, without the chunk's own sign: float64 [size]."""
         total = torch.zeros(self.size, dtype=torch.float64, device=part.device)
         at_once = _at_once(part, self.size)
-        for numbers, signs in zip(torch.split(part, at_once), torch.split(self._signs, at_once), strict=False):
+        for start in range(0, len(part), at_once):
+            numbers = part[start : start + at_once]
             exact = numbers if numbers.dtype in _EXACT else numbers.double()
-            signed = (exact * signs[: len(numbers)]).double()
+            signed = (exact * self._signs[start : start + len(numbers)]).double()
             if short := -len(signed) % self.size:
                 signed = torch.nn.functional.pad(signed, (0, short))
             total += signed.view(-1, self.size).sum(0)
@@ -127,9 +128,10 @@ def digest(tensor: Tensor) -> int:
 def _weighted(bits: Tensor) -> Tensor:
     """Sum up to a chunk's integers, each times the odd weight of its place, modulo 2^64."""
     at_once, total = _at_once(bits), torch.zeros((), dtype=torch.int64, device=bits.device)
-    weights = torch.split(_weights(len(bits), bits.device), at_once)
-    for part, weight in zip(torch.split(bits, at_once), weights, strict=True):
-        total += (part.to(torch.int64) * weight).sum()
+    weights = _weights(len(bits), bits.device)
+    for start in range(0, len(bits), at_once):
+        part = slice(start, start + at_once)
+        total += (bits[part].to(torch.int64) * weights[part]).sum()
     return total
 
 
