@@ -13,17 +13,16 @@ import errno
 import os
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from io import TextIOWrapper
-from types import FrameType
 from typing import TextIO
 
 from trainparity import __version__, extras
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.printable import printable
+from trainparity.stopping import stopped_by_signals
 
 DEFECT = 70
 
@@ -47,7 +46,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # a path that is no UTF-8 is no reason to end without the answer
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with _stopped_by_signals():
+        with stopped_by_signals():
             code = work() or 0
         if sys.stdout:
             sys.stdout.flush()
@@ -74,26 +73,6 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except BaseException:  # SystemExit, too: its code would read as a verdict, and no code of ours has raised it
         return _defect()
     return code
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end the work by an exception, so that it tidies up, where nobody else handles them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    try:
-        for number in numbers:
-            signal.signal(number, _stop)
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise StoppedBySignal(number, then="")
 
 
 def shell_code(returncode: int) -> int:

@@ -1,0 +1,73 @@
+"""Signals that end a command's work by an exception, so that it tidies up."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from trainparity.errors import StoppedBySignal
+
+_AGAIN_S = 0.1
+_LONGEST_IMPORT_S = 20.0
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Have SIGINT, SIGTERM and SIGHUP end the work by an exception where nobody else handles them.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came.
+        StoppedBySignal: another one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    own = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    taken = {number: handler for number, handler in own.items() if signal.getsignal(number) is handler}
+    stop = _Stop()
+    try:
+        for number in taken:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+class _Stop:
+    """A signal's handler that raises, but not within an import: torch's modules catch everything here and there.
+
+    Of 60 signals, at any time of a stage's start, two were lost to a bare `except` in what it imported.
+    """
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._again: threading.Timer | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Raise, or send the signal again in a moment."""
+        if self._again:
+            self._again.cancel()
+        self._first = self._first or time.monotonic()
+        if _imports(frame) and time.monotonic() - self._first < _LONGEST_IMPORT_S:
+            self._again = threading.Timer(_AGAIN_S, os.kill, [os.getpid(), number])
+            self._again.daemon = True
+            with suppress(RuntimeError):  # where no more threads are allowed
+                self._again.start()
+                return
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise StoppedBySignal(number, then="")
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
