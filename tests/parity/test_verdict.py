@@ -110,7 +110,7 @@ def test_a_gradient_scale_that_adam_hides_is_seen(tmp_path: Path, dataset: Path)
     reference = Reference(tmp_path, dataset, optimizer=ADAM)
     run = train(reference.candidate("undivided", configuration(accumulation_steps=4)), kind=UndividedLoss)
     worst = {w.kind: w for w in reference.judge(run).worst}
-    assert worst["gradient"].distance == pytest.approx(3, rel=1e-3)
+    assert worst["gradient"].distance > 2.99  # thrice as much is added at first, and more where the weights part
     assert worst["weight"].distance < worst["gradient"].distance / 100
 
 

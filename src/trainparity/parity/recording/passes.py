@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
@@ -167,9 +169,9 @@ class Pass:
         rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
         signs = self._signs(_signs_used(rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
-        parts = [slice(start, start + at_once) for start in range(0, len(rows), at_once)]
+        parts = zip(rows.split(at_once), signs.split(at_once), strict=True)
         # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
-        return sketch(torch.stack([rows[part].double().T @ signs[part] for part in parts]).sum(0))
+        return sketch(reduce(add, [part.double().T @ of_part for part, of_part in parts]))
 
     def _signs(self, count: int, device: torch.device) -> Tensor:
         """Return the first signs of each sample: float64 [B, count]; zeros for a row that is none."""

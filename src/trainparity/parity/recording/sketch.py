@@ -1,6 +1,7 @@
 """Small linear images of large tensors: enough to measure distances and to prove equality."""
 
-from functools import cache
+from functools import cache, reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -40,29 +41,26 @@ class Sketcher:
         generator = torch.Generator().manual_seed(seed)
         self._length = size * max(1, _CHUNK // size)
         self._signs = _random_signs(self._length, generator)
-        self._chunk_signs = _random_signs(1 << 16, generator)
+        self._chunk_signs: list[float] = _random_signs(1 << 16, generator).tolist()
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
         flat = where_float64_is(_dense(tensor).flatten())
         self._signs = self._signs.to(flat.device)
-        total = torch.zeros(self.size, dtype=torch.float64, device=flat.device)
-        for index, part in enumerate(torch.split(flat, self._length)):
-            total += self._sums(part) * self._chunk_signs[index].item()
-        return total.cpu()
+        chunks = zip(torch.split(flat, self._length), self._chunk_signs, strict=False)
+        return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks]).cpu()
 
     def _sums(self, part: Tensor) -> Tensor:
         """Project up to a chunk's numbers, without the chunk's own sign: float64 [size]."""
-        total = torch.zeros(self.size, dtype=torch.float64, device=part.device)
         at_once = _at_once(part, self.size)
-        for start in range(0, len(part), at_once):
-            numbers = part[start : start + at_once]
+        sums = []
+        for index, numbers in enumerate(torch.split(part, at_once)):
             exact = numbers if numbers.dtype in _EXACT else numbers.double()
-            signed = (exact * self._signs[start : start + len(numbers)]).double()
+            signed = (exact * self._signs.narrow(0, index * at_once, len(numbers))).double()
             if short := -len(signed) % self.size:
                 signed = torch.nn.functional.pad(signed, (0, short))
-            total += signed.view(-1, self.size).sum(0)
-        return total
+            sums.append(signed.view(-1, self.size).sum(0))
+        return reduce(add, sums)
 
 
 def _at_once(flat: Tensor, multiple_of: int = 1) -> int:
