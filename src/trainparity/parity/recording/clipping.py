@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.joint import Joint, belongs
-from trainparity.parity.recording.sketch import full
+from trainparity.parity.recording.shards import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
 NO_CLIP = -1.0

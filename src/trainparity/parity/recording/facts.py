@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.sketch import full, norm
+from trainparity.parity.recording.shards import full_each
+from trainparity.parity.recording.sketch import norm
 from trainparity.parity.recording.unwrap import own_part, plain_name
 
 
@@ -80,10 +81,18 @@ def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[st
     return {key: value for key, value in group.items() if key in known}
 
 
-def state_norm(parameter: Tensor, state: dict[str, Any]) -> float:
-    """Return the L2 norm of all of an optimizer's state of a parameter that has the parameter's shape."""
-    held = [v for v in state.values() if isinstance(v, Tensor) and v.shape == parameter.shape and v.ndim]
-    return float(sum(norm(full(value)) ** 2 for value in held) ** 0.5)
+def state_norms(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> Tensor:
+    """Return the L2 norm of all that an optimizer keeps of each parameter in the parameter's shape: float32 [P]."""
+    held = [
+        (place, value)
+        for place, (parameter, state) in enumerate(zip(parameters, states, strict=True))
+        for value in state.values()
+        if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim
+    ]
+    squares = torch.zeros(len(parameters), dtype=torch.float64)
+    for (place, _), whole in zip(held, full_each(value for _, value in held), strict=True):
+        squares[place] += norm(whole) ** 2
+    return squares.sqrt().float()
 
 
 def steps_counted(states: Sequence[dict[str, Any]]) -> float:

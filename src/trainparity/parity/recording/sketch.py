@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.formats import where_float64_is
-from trainparity.parity.recording.kinds import is_dtensor
 
 _CHUNK = 1 << 20
 _CACHED = 1 << 16
@@ -16,11 +15,6 @@ _EXACT = (torch.float32, torch.float64)
 """Formats in which a number may change its sign beside others: coarser ones, and integers, become float64 first."""
 _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
-
-
-def full(tensor: Tensor) -> Tensor:
-    """Return the whole of a sharded tensor (a collective: call it on every rank), or the tensor itself."""
-    return tensor.full_tensor() if is_dtensor(tensor) else tensor
 
 
 def _dense(tensor: Tensor) -> Tensor:

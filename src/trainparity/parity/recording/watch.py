@@ -12,7 +12,7 @@ from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.collect import backward_arrays, forward_arrays
-from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norm, steps_counted
+from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norms, steps_counted
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.groups import groups
@@ -24,7 +24,8 @@ from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, full, levels, norm
+from trainparity.parity.recording.shards import full_each
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
@@ -207,14 +208,12 @@ class StepWatch:
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
         parameters, holders = self._parameters(), self._holding
-        self._arrays["start/sketch"] = torch.stack([self._main_sketch(full(p)) for p in parameters])
+        self._arrays["start/sketch"] = torch.stack([self._main_sketch(p) for p in full_each(parameters)])
         # What ranks send each other after the last update is seen here, where the next one begins.
         self._received = holders.received(parameters)
         state = own_part(self.optimizer).state
         states = [state.get(parameter, {}) for parameter in parameters]
-        self._arrays["state/norm"] = holders.numbers(
-            torch.tensor([state_norm(p, s) for p, s in zip(parameters, states, strict=True)])
-        )
+        self._arrays["state/norm"] = holders.numbers(state_norms(parameters, states))
         self._arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
         for key, values in settings_by_parameter(self.optimizer, parameters).items():
             self._arrays[f"setting/{key}"] = holders.numbers(values)
@@ -255,10 +254,9 @@ class StepWatch:
         sketches = torch.zeros(count, self._sketch.size, dtype=torch.float64)
         norms, digests = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
         small = torch.zeros(count, LEVELS, dtype=torch.float64)
-        for index, tensor in enumerate(tensors):
-            if tensor is None:
+        for index, whole in enumerate(full_each(tensors)):
+            if whole is None:
                 continue
-            whole = full(tensor)
             hashed = digest(whole)
             digests[index], combined = hashed, derived_seed(combined, hashed)
             if ranks.rank() == 0:
@@ -271,5 +269,5 @@ class StepWatch:
         return combined
 
     def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        norms = torch.tensor([0.0 if t is None else norm(full(t)) for t in tensors], dtype=torch.float64)
+        norms = torch.tensor([0.0 if t is None else norm(t) for t in full_each(tensors)], dtype=torch.float64)
         return self._holding.numbers(norms)
