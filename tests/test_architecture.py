@@ -11,6 +11,7 @@ PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
     "extras": set(),
     "closure": set(),
+    "environment_variables": set(),
     "errors": set(),
     "exits": {"errors", "extras", "printable", "stopping"},
     "hiding": set(),
@@ -30,7 +31,7 @@ BELOW: dict[str, set[str]] = {
     "data": {"params", "records", "printable"},
     "workloads": {"errors", "extras", "validation", "params"},
     "strategies": {"errors", "validation"},
-    "measure": {"extras", "params", "records"},
+    "measure": {"environment_variables", "extras", "params", "records"},
     "checkpoints": {"records"},
     "parity": {"errors", "integers", "params", "records", "checkpoints"},
     "training": {
@@ -48,8 +49,8 @@ BELOW: dict[str, set[str]] = {
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
-        "extras", "validation", "params", "records", "environment", "errors", "exits", "lingering", "ownership",
-        "scratch", "closure", "workloads", "strategies", "training", "placement", "hiding",
+        "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",
+        "lingering", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement", "hiding",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",

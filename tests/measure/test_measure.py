@@ -1,3 +1,4 @@
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -64,7 +65,7 @@ def test_a_run_shorter_than_an_interval_is_still_sampled() -> None:
 @pytest.fixture
 def cold() -> Iterator[None]:
     """Compile as the timed phase does: a cached forward would bring its backward along."""
-    with torch.compiler.config.patch(force_disable_caches=True):  # type: ignore[attr-defined]
+    with compilation.own_kernels():
         yield
     compilation.reset()
 
@@ -118,6 +119,30 @@ def test_a_backward_compiled_with_its_forward_is_counted_once() -> None:
     assert 0 < forward < time.perf_counter() - started
     compiled(torch.randn(6, 4, requires_grad=True)).backward()
     assert seconds() == forward and compilation.read()[1:] == (1, 0)
+
+
+def test_kernels_that_were_compiled_cold_are_found_by_a_deterministic_training() -> None:
+    before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    with compilation.own_kernels():
+        folder = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+
+        def other(x: Tensor) -> Tensor:  # than those above, whose kernels this process has
+            return (x.tanh() * 3).exp().sum()
+
+        def compiled() -> set[Path]:
+            compilation.reset()
+            torch.compile(other)(torch.randn(8, requires_grad=True)).backward()
+            return set(folder.rglob("*.so"))
+
+        assert not folder.exists()
+        kernels = compiled()
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            assert kernels and compiled() == kernels
+        finally:
+            torch.use_deterministic_algorithms(False)
+    compilation.reset()
+    assert not folder.parent.exists() and os.environ.get("TORCHINDUCTOR_CACHE_DIR") == before
 
 
 @pytest.mark.parametrize("name", ["compilation_time_metrics", "counters"])

@@ -20,4 +20,4 @@ def test_a_run_that_is_timed_stops_between_two_steps(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == EXIT_INTERRUPTED, done.stderr
     assert "stopped while it was timed" in done.stderr
-    assert (tmp_path / "run/state/trace.json").exists() and not (tmp_path / "run/report").exists()
+    assert not (tmp_path / "run/state").exists() and not (tmp_path / "run/report").exists()

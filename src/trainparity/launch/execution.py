@@ -61,6 +61,7 @@ def _train(spec: RunSpec) -> Status:
     if not mark.exists() or mark.read_text() != identity:
         shutil.rmtree(spec.work, ignore_errors=True)
         write_text(mark, identity)
+    shutil.rmtree(spec.work / "report", ignore_errors=True)  # an earlier attempt's, of which another timing was wanted
     result = spec.work / "result.json"
     result.unlink(missing_ok=True)
     for pattern in ("failure-*.json", ENDED.format("*"), STACKS.format("*")):

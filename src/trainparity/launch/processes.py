@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainparity.environment_variables import in_environment
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.nodes import Invitation, Nodes, invite
 from trainparity.launch.supervision import GRACE_S, handlers_restored, watch
@@ -32,7 +33,7 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
     Raises:
         StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
     """
-    with _in_environment(of_workers(spec.placement.num_threads)), _temporary_files():
+    with in_environment(of_workers(spec.placement.num_threads)), _temporary_files():
         if spec.configuration.distributed:
             count, nodes = spec.configuration.num_processes, Nodes.from_environment()
             if nodes.count == 1 and (ranks := _fork_ranks(spec_path, count)):
@@ -59,26 +60,12 @@ def _temporary_files() -> Iterator[None]:
             yield
             return
         compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache)
-        with _in_environment({"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": compiled}):
+        with in_environment({"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": compiled}):
             tempfile.tempdir = None  # found anew from TMPDIR
             try:
                 yield
             finally:
                 tempfile.tempdir = None
-
-
-@contextmanager
-def _in_environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while: `check` is a function of the caller's process, too."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 def run_one(module: str, spec_path: Path, num_threads: int) -> int:

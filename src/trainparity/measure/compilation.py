@@ -1,11 +1,14 @@
 """What torch.compile did, by Dynamo's own account. The private names it needs stay in this file."""
 
-from collections.abc import MutableMapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from trainparity.environment_variables import in_environment
 
 _FRAME = "_compile.compile_inner"
 """Dynamo's phase around one frame: tracing, the forward's kernels and a backward that is compiled with them."""
@@ -15,9 +18,24 @@ _LATE_BACKWARD = "backward._backward_impl"
 Not `bw_compiler`, which lies inside either of the two: a frame with dynamic shapes compiles its backward at once.
 """
 
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+
+
+@contextmanager
+def own_kernels() -> Iterator[None]:
+    """Keep what is compiled in a folder that is empty at first and goes at the end.
+
+    What is first compiled there is compiled cold; when it is compiled again, deterministically or not, kernels of the
+    same source are there already, which are most of the cost.
+    (https://docs.pytorch.org/docs/stable/torch.compiler_config.html)
+    """
+    empty = tempfile.TemporaryDirectory(prefix="trainparity-kernels-", ignore_cleanup_errors=True)
+    with empty as folder, in_environment({name: str(Path(folder) / name.lower()) for name in _CACHES}):
+        yield
+
 
 def reset() -> None:
-    """Forget compiled code and counts, so that the next call compiles cold."""
+    """Forget compiled code and counts; what `own_kernels` or another cache keeps is found again."""
     torch.compiler.reset()
     account = _account()
     if account:

@@ -47,14 +47,12 @@ def measure(spec: RunSpec, settings: Settings, trainer: Trainer, progress: Calla
     compilation.reset()
     steps = num_steps(settings, device.type, trainer.strategy)
     own = Lane(trainer, spec.configuration.loader, steps, spec.placement.num_threads)
-    no_caches = torch.compiler.config.patch(force_disable_caches=True)  # type: ignore[attr-defined]
-    with no_caches:
-        warmup_s = sum(own.train(settings.warmup_steps, progress))
-        memory, utilisation = _peaks(own, _alone(settings, device.type), progress)
-        reference, unpaired = reference_lane(spec, settings, trainer)
-        machine = _take_turns(spec, settings.steps, own, reference, progress)
-        times, waits, beside = _slowest(trainer, settings.steps, own, reference)
-        parts = step_parts.measure_parts(own, progress)
+    warmup_s = sum(own.train(settings.warmup_steps, progress))
+    memory, utilisation = _peaks(own, _alone(settings, device.type), progress)
+    reference, unpaired = reference_lane(spec, settings, trainer)
+    machine = _take_turns(spec, settings.steps, own, reference, progress)
+    times, waits, beside = _slowest(trainer, settings.steps, own, reference)
+    parts = step_parts.measure_parts(own, progress)
     compiled = spec.configuration.compile != "none"
     seconds, graphs, breaks = compilation.read() if compiled else (None, None, None)
     return Timing(

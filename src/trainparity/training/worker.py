@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from trainparity import workloads
 from trainparity.data.store import load as load_data
 from trainparity.errors import UserError
 from trainparity.lingering import leave
+from trainparity.measure import compilation
 from trainparity.ownership import end_with_owner
 from trainparity.strategies import Execution
 from trainparity.training import failure, plain_phase, timing_phase
@@ -126,7 +126,7 @@ class _Phases:
         """Note a timed step; raise `Interrupted` on all ranks if one is to stop, between two steps' times."""
         self._stepped()
         if any_rank_is_to_stop(self._first, self._stop):
-            raise Interrupted("stopped while it was timed; it has trained")
+            raise Interrupted("stopped while it was timed")
 
     def _plain(self) -> None:
         """Train without a trace."""
@@ -136,22 +136,31 @@ class _Phases:
             self._finish(sum(losses[-10:]) / len(losses[-10:]))
 
     def _traced(self) -> None:
-        """Train with the trace, then what else is asked for."""
-        spec, first = self._spec, self._first
-        parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
-        self._phase("parity", 0)
-        has_trained = parity.run(self._stepped)
-        self._score(first if has_trained and parity.is_whole else None)
-        for number in range(1, spec.twins + 1):
-            self._phase(f"twin {number}", number * first.num_steps)
-            # A model that draws random numbers itself draws other ones for samples in another order.
-            order = 0 if parity.draws_random_numbers() else number
-            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(self._stepped)
+        """Train with the trace, beside what else is asked for."""
+        with compilation.own_kernels() if self._spec.timing else nullcontext():
+            self._timed_phase()  # first: it compiles cold, and the traced phases find its kernels
+            self._traced_phases()
+
+    def _timed_phase(self) -> None:
+        spec = self._spec
         if spec.timing:
-            self._phase("timing", self._total - self._timed)
+            self._phase("timing", 0)
             timing = timing_phase.measure(spec, spec.timing, self._trainer(), self._timed_step)
             if self._main:
                 timing.write(spec.work / "report" / "timing.json")
+
+    def _traced_phases(self) -> None:
+        spec, first = self._spec, self._first
+        torch.compiler.reset()
+        parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
+        self._phase("parity", self._timed)
+        has_trained = parity.run(self._stepped)
+        self._score(first if has_trained and parity.is_whole else None)
+        for number in range(1, spec.twins + 1):
+            self._phase(f"twin {number}", self._timed + number * first.num_steps)
+            # A model that draws random numbers itself draws other ones for samples in another order.
+            order = 0 if parity.draws_random_numbers() else number
+            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(self._stepped)
         if self._main:  # which alone has written the trace
             self._finish(parity.final_loss())
 
@@ -174,8 +183,7 @@ class _Phases:
 
 
 def _quieten() -> None:
-    """Silence what torch says of choices that are ours: no compiler cache while timing, no CUDA or Triton on a CPU."""
-    warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
+    """Silence what torch says of choices that are ours: no CUDA or Triton on a CPU."""
     for name in ("torch.utils.cpp_extension", "torch.utils.flop_counter"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
