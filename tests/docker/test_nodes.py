@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 
@@ -36,11 +37,11 @@ def test_two_nodes_train_the_same_as_one_process(nodes: Project) -> None:
 
 def test_a_killed_node_ends_the_run_as_failed_and_the_next_try_goes_on(nodes: Project) -> None:
     nodes.edit("train", "max_steps", value=58)
-    nodes.edit("timing", "steps", value=5000)  # long enough to be killed in
+    nodes.edit("timing", "steps", value=20_000)  # long enough to be killed in
     train = {"NODE_COMMAND": "trainparity train ddp"}
     try:
         assert nodes.compose("--profile", "multinode", "up", "--detach", "node-0", "node-1", **train).returncode == 0
-        nodes.wait_for(nodes.folder / ".trainparity/work/runs/ddp/state/trace.json", 200)
+        wait_until_said(nodes, "ddp timing: step")
         subprocess.run(["docker", "kill", f"{nodes.name}-node-1-1"], check=True, capture_output=True)
         assert exit_code(nodes) == 1
         said = nodes.compose("--profile", "multinode", "logs", "node-0").stdout
@@ -55,6 +56,14 @@ def test_a_killed_node_ends_the_run_as_failed_and_the_next_try_goes_on(nodes: Pr
         down(nodes)
     left = subprocess.run(["docker", "ps", "-aq", "--filter", f"name={nodes.name}"], capture_output=True, check=True)
     assert not left.stdout
+
+
+def wait_until_said(project: Project, text: str) -> None:
+    """Wait until the first node says something."""
+    deadline = time.monotonic() + 200
+    while text not in (said := project.compose("--profile", "multinode", "logs", "node-0").stdout):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
 
 
 def exit_code(project: Project) -> int:

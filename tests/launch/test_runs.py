@@ -211,9 +211,11 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert stage.returncode == (-number if number == signal.SIGKILL else 128 + number), errors
     assert not psutil.wait_procs(ranks, timeout=10)[1]
     assert not layout.state(RUNS, name).exists() and not layout.report(RUNS, name).exists()
+    timed = (here / f".trainparity/work/runs/{name}/report/timing.json").read_bytes()
     resumed = subprocess.run([warm.python(), *command[1:]], capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
+    assert layout.timing(RUNS, name).read_bytes() == timed
 
 
 def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_it(here: Path, trained: Path) -> None:

@@ -65,6 +65,7 @@ def test_a_run_shorter_than_an_interval_is_still_sampled() -> None:
 @pytest.fixture
 def cold() -> Iterator[None]:
     """Compile as the timed phase does: a cached forward would bring its backward along."""
+    compilation.find_vector_instructions()
     with compilation.own_kernels():
         yield
     compilation.reset()

@@ -41,18 +41,22 @@ def execute(spec: RunSpec, runs: Path) -> Status:
         if waited and (made := made_before(spec, runs)):
             return made
         status = _train(spec)
-        _MadeFrom.of(spec).write(spec.work / "report" / _MADE_FROM)
         publish(status, runs, spec.work)
     return status
 
 
 def made_before(spec: RunSpec, runs: Path) -> Status | None:
     """Return the status of a trained run that `execute` would train again from the same; None if there is none."""
-    path = layout.report(runs, spec.run) / _MADE_FROM
-    if not path.exists() or path.read_text(encoding="utf-8") != _MadeFrom.of(spec).as_json():
+    if not _is_of(spec, layout.report(runs, spec.run)):
         return None
     status = Status.read(layout.status(runs, spec.run))
     return status if status.status == "trained" else None
+
+
+def _is_of(spec: RunSpec, report: Path) -> bool:
+    """Tell whether what a folder reports was, or is to be, measured of the same run with the same timing."""
+    path = report / _MADE_FROM
+    return path.exists() and path.read_text(encoding="utf-8") == _MadeFrom.of(spec).as_json()
 
 
 def _train(spec: RunSpec) -> Status:
@@ -61,7 +65,10 @@ def _train(spec: RunSpec) -> Status:
     if not mark.exists() or mark.read_text() != identity:
         shutil.rmtree(spec.work, ignore_errors=True)
         write_text(mark, identity)
-    shutil.rmtree(spec.work / "report", ignore_errors=True)  # an earlier attempt's, of which another timing was wanted
+    report = spec.work / "report"
+    if not _is_of(spec, report):
+        shutil.rmtree(report, ignore_errors=True)  # an earlier attempt's, of which another timing was wanted
+        _MadeFrom.of(spec).write(report / _MADE_FROM)
     result = spec.work / "result.json"
     result.unlink(missing_ok=True)
     for pattern in ("failure-*.json", ENDED.format("*"), STACKS.format("*")):

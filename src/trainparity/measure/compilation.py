@@ -21,6 +21,17 @@ Not `bw_compiler`, which lies inside either of the two: a frame with dynamic sha
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
+def find_vector_instructions() -> None:
+    """Have the compiler find out which vector instructions work here; it keeps that in this process and in its cache.
+
+    It builds and loads a library for each set, which takes 9 s where the cache has none: once, whatever the model.
+    """
+    with suppress(ImportError, AttributeError):
+        from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+        valid_vec_isa_list()
+
+
 @contextmanager
 def own_kernels() -> Iterator[None]:
     """Keep what is compiled in a folder that is empty at first and goes at the end.

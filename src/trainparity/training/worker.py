@@ -18,6 +18,7 @@ from trainparity.errors import UserError
 from trainparity.lingering import leave
 from trainparity.measure import compilation
 from trainparity.ownership import end_with_owner
+from trainparity.params import Timing
 from trainparity.strategies import Execution
 from trainparity.training import failure, plain_phase, timing_phase
 from trainparity.training.deadline import StepDeadline
@@ -136,22 +137,26 @@ class _Phases:
             self._finish(sum(losses[-10:]) / len(losses[-10:]))
 
     def _traced(self) -> None:
-        """Train with the trace, beside what else is asked for."""
-        with compilation.own_kernels() if self._spec.timing else nullcontext():
-            self._timed_phase()  # first: it compiles cold, and the traced phases find its kernels
+        """Time the run, if that is asked for and not done, then train with the trace."""
+        timing = self._spec.work / "report" / "timing.json"
+        if self._spec.timing and not timing.exists():
+            if self._spec.configuration.compile != "none" and self._spec.placement.device == "cpu":
+                compilation.find_vector_instructions()
+            with compilation.own_kernels():
+                self._timed_phase(self._spec.timing, timing)  # compiles cold, and the traced phases find its kernels
+                self._traced_phases()
+        else:
             self._traced_phases()
 
-    def _timed_phase(self) -> None:
-        spec = self._spec
-        if spec.timing:
-            self._phase("timing", 0)
-            timing = timing_phase.measure(spec, spec.timing, self._trainer(), self._timed_step)
-            if self._main:
-                timing.write(spec.work / "report" / "timing.json")
+    def _timed_phase(self, settings: Timing, output: Path) -> None:
+        self._phase("timing", 0)
+        timing = timing_phase.measure(self._spec, settings, self._trainer(), self._timed_step)
+        if self._main:
+            timing.write(output)
 
     def _traced_phases(self) -> None:
         spec, first = self._spec, self._first
-        torch.compiler.reset()
+        torch.compiler.reset()  # what the timed phase compiled was not deterministic
         parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
         self._phase("parity", self._timed)
         has_trained = parity.run(self._stepped)
