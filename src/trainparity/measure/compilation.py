@@ -21,15 +21,22 @@ Not `bw_compiler`, which lies inside either of the two: a frame with dynamic sha
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
-def find_vector_instructions() -> None:
-    """Have the compiler find out which vector instructions work here; it keeps that in this process and in its cache.
+def prepare() -> None:
+    """Have the compiler do what it does once on a machine, whatever the model, and keep that in its usual cache.
 
-    It builds and loads a library for each set, which takes 9 s where the cache has none: once, whatever the model.
+    It builds and loads a library for each set of vector instructions, to see which work here (9 s, measured). Its
+    headers, precompiled (5 s), it would keep beside temporary files, which go at a run's end.
     """
     with suppress(ImportError, AttributeError):
+        from torch._inductor import codecache
         from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+        from torch._inductor.runtime.runtime_utils import cache_dir
 
         valid_vec_isa_list()
+        headers = Path(cache_dir()) / "precompiled_headers"  # type: ignore[no-untyped-call]
+        for name, place in (("_HEADER_DIR", headers), ("_HEADER_LOCK_DIR", headers / "locks")):
+            if hasattr(codecache, name):
+                setattr(codecache, name, str(place))
 
 
 @contextmanager

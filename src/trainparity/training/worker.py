@@ -141,7 +141,7 @@ class _Phases:
         timing = self._spec.work / "report" / "timing.json"
         if self._spec.timing and not timing.exists():
             if self._spec.configuration.compile != "none" and self._spec.placement.device == "cpu":
-                compilation.find_vector_instructions()
+                compilation.prepare()
             with compilation.own_kernels():
                 self._timed_phase(self._spec.timing, timing)  # compiles cold, and the traced phases find its kernels
                 self._traced_phases()
