@@ -169,6 +169,8 @@ class Pass:
         rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
         signs = self._signs(_signs_used(rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
+        if len(rows) <= at_once:
+            return sketch(rows.double().T @ signs)
         parts = zip(torch.split(rows, at_once), torch.split(signs, at_once), strict=True)
         # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
         return sketch(reduce(add, [part.double().T @ of_part for part, of_part in parts]))

@@ -41,20 +41,25 @@ class Sketcher:
         """Project a tensor of any shape: float64 [size] on the CPU."""
         flat = where_float64_is(_dense(tensor).flatten())
         self._signs = self._signs.to(flat.device)
+        if len(flat) <= self._length:
+            return (self._sums(flat) * self._chunk_signs[0]).cpu()
         chunks = zip(torch.split(flat, self._length), self._chunk_signs, strict=False)
         return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks]).cpu()
 
     def _sums(self, part: Tensor) -> Tensor:
         """Project up to a chunk's numbers, without the chunk's own sign: float64 [size]."""
         at_once = _at_once(part, self.size)
-        sums = []
-        for index, numbers in enumerate(torch.split(part, at_once)):
-            exact = numbers if numbers.dtype in _EXACT else numbers.double()
-            signed = (exact * self._signs.narrow(0, index * at_once, len(numbers))).double()
-            if short := -len(signed) % self.size:
-                signed = torch.nn.functional.pad(signed, (0, short))
-            sums.append(signed.view(-1, self.size).sum(0))
-        return reduce(add, sums)
+        if len(part) <= at_once:
+            return self._sum(part, 0)
+        return reduce(add, [self._sum(numbers, at_once * i) for i, numbers in enumerate(torch.split(part, at_once))])
+
+    def _sum(self, numbers: Tensor, start: int) -> Tensor:
+        """Project a chunk's numbers from a place on: float64 [size]."""
+        exact = numbers if numbers.dtype in _EXACT else numbers.double()
+        signed = (exact * self._signs.narrow(0, start, len(numbers))).double()
+        if short := -len(signed) % self.size:
+            signed = torch.nn.functional.pad(signed, (0, short))
+        return signed.view(-1, self.size).sum(0)
 
 
 def _at_once(flat: Tensor, multiple_of: int = 1) -> int:
@@ -71,6 +76,8 @@ def norm(tensor: Tensor) -> float:
         flat = flat if flat.is_floating_point() else flat.double()
         return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
+    if len(flat) <= _CACHED // 2:
+        return float(flat.to(torch.float64, copy=True).square_().sum()) ** 0.5
     parts = torch.split(flat, _CACHED // 2)
     squares = [part.to(torch.float64, copy=True).square_().sum() for part in parts]
     return float(torch.stack(squares).sum().sqrt())
@@ -96,14 +103,21 @@ def levels(tensor: Tensor) -> Tensor:
         fields += torch.bincount((relative.view(torch.int32) >> 23) & (_FIELDS - 1), minlength=_FIELDS)
         zeros -= int(torch.count_nonzero(relative))
     fields[0] -= zeros
-    # The last field's numbers are not finite; one of field f lies from 2^(f-127) to 2^(f-126).
-    level = (126 - torch.arange(_FIELDS - 1)).clamp(0, 2 * LEVELS - 1) // 2
-    found = torch.zeros(LEVELS, dtype=torch.int64).index_add(0, level, fields[:-1].cpu())
+    found = torch.zeros(LEVELS, dtype=torch.int64).index_add(0, _level_of_field(), fields[:-1].cpu())
     return found.double() / len(flat)
 
 
 _FIELDS = 256
 """Values of a float32's exponent field (IEEE 754)."""
+
+
+@cache
+def _level_of_field() -> Tensor:
+    """Return the level of each exponent field but the last, whose numbers are not finite: int64 [255].
+
+    A number of field f lies from 2^(f-127) to 2^(f-126).
+    """
+    return (126 - torch.arange(_FIELDS - 1)).clamp(0, 2 * LEVELS - 1) // 2
 
 
 def digest(tensor: Tensor) -> int:
