@@ -1,5 +1,6 @@
 """Small linear images of large tensors: enough to measure distances and to prove equality."""
 
+import math
 from functools import cache, reduce
 from operator import add
 
@@ -77,7 +78,7 @@ def norm(tensor: Tensor) -> float:
         return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
     if len(flat) <= _CACHED // 2:
-        return float(flat.to(torch.float64, copy=True).square_().sum()) ** 0.5
+        return math.sqrt(flat.to(torch.float64, copy=True).square_().sum())
     parts = torch.split(flat, _CACHED // 2)
     squares = [part.to(torch.float64, copy=True).square_().sum() for part in parts]
     return float(torch.stack(squares).sum().sqrt())
