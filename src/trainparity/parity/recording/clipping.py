@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording import intercept, ranks
+from trainparity.parity.recording import intercept
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.shards import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
@@ -24,6 +24,9 @@ class _Clip(NamedTuple):
     """Norm before it; NaN where each value is clipped by itself."""
     backwards: int
     """Backward passes before it."""
+
+
+_NONE = _Clip(NO_CLIP, NO_CLIP, 0)
 
 
 class ClippingHooks(intercept.Listener):
@@ -114,16 +117,18 @@ class ClippingHooks(intercept.Listener):
         total_norm = math.nan if by_value else last[0].total_norm
         return _Clip(min(clip.max_norm for clip in last), total_norm, last[-1].backwards)
 
+    def norm(self) -> float:
+        """Return the norm of this rank's gradients before they were clipped."""
+        return (self._last() or _NONE).total_norm
+
     def read(self) -> dict[str, Tensor]:
-        """Return the step's arrays of a trace, complete on rank 0. Every rank must call it after the update."""
-        none = _Clip(NO_CLIP, NO_CLIP, 0)
+        """Return the step's arrays of a trace, after the update."""
         cuts = [clip for clip in self._clips if not clip.total_norm <= clip.max_norm]
-        first, last = (cuts or [none])[0], self._last() or none
+        first, last = (cuts or [_NONE])[0], self._last() or _NONE
         return {
             "clip/calls": torch.tensor(len(self._clips)),
             "clip/max_norm": torch.tensor(last.max_norm, dtype=torch.float64),
             "clip/cuts": torch.tensor(len(cuts)),
-            "rank/clip_norm": ranks.gather(torch.tensor(last.total_norm, dtype=torch.float64)),
             "clip/backwards": torch.tensor(first.backwards),
             "scale/value": torch.tensor(self.scale, dtype=torch.float64),
             "scale/clipped": torch.tensor(self._clipped_scaled),

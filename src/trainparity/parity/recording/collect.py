@@ -1,5 +1,7 @@
 """What all ranks' forward and backward passes of a step have shown, as arrays of a trace. Every rank calls these."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -14,47 +16,95 @@ MAX_SAMPLES = 4096
 """Samples of a step that are kept one by one; of more, only their common hash."""
 
 
-def forward_arrays(forward: ForwardHooks, groups: Tensor, scale: float) -> dict[str, Tensor]:
-    """Collect what forward passes show; `groups` holds the first rank of each rank's group, int64 [R].
+def collect(
+    forward: ForwardHooks, backward: BackwardHooks, own: Mapping[str, Tensor], groups: Tensor, scale: float
+) -> dict[str, Tensor]:
+    """Collect what passes show, and some numbers of each rank, [R] each by its name, in two messages for all.
 
-    The loss was multiplied with `scale`, by a gradient scaler.
+    Args:
+        forward: What has seen the forward passes.
+        backward: What has seen the backward passes.
+        own: This rank's numbers, scalars.
+        groups: The first rank of each rank's group, int64 [R].
+        scale: What the loss was multiplied with, by a gradient scaler.
     """
-    first_of_groups = sorted(set(groups.tolist()))
     passes = forward.passes()
-    sums = (
-        ranks.gather_named(forward.seen.names, forward.sums().transpose(0, 1))[first_of_groups].sum(0).transpose(0, 1)
-    )
-    numbers = ranks.gather_named(forward.seen.names, forward.seen.numbers(passes))
+    samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
+    every = ranks.gather_each({
+        **{name: value[None] for name, value in own.items()},
+        **_of_forward(forward, passes, samples),
+        **_of_backward(backward),
+    })  # fmt: skip
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
-    reached = [one for one in passes if one.samples is not None and one.reached]
-    given = ranks.gather_ragged(forward.seen.given(passes)[:MAX_MICRO_BATCHES])
-    given[groups != torch.arange(len(groups))] = 0  # ranks of a group pass the same samples
     return {
-        "activation/sketch": sums[0],
-        "activation/numbers": numbers[first_of_groups].sum(0),
-        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
-        "activation_gradient/sketch": sums[1] / len(first_of_groups) / scale,
+        **{name: torch.cat(every[name]) for name in own},
+        **_sums(every, groups, scale),
+        **_samples(every, groups),
         "evaluating": passes[0].evaluating if passes else torch.zeros(len(forward.modules), dtype=torch.bool),
         "made_elsewhere": torch.tensor(len(elsewhere)),
         "judged_elsewhere": torch.tensor(sum(one.judged_elsewhere for one in passes)),
-        "rank/given": given / scale,
-        "rank/reached": ranks.gather(torch.tensor(len(reached))),
-        "rank/random_state": ranks.gather(torch.tensor(passes[0].state if passes else 0)),
-        "rank/drew": ranks.gather(torch.tensor(sum(one.drew for one in passes))),
-        "aside": ranks.gather(forward.origins.aside)[first_of_groups].sum(),
-        **_samples(passes, groups, first_of_groups),
+        "rank/reached": torch.cat(every["reached"]),
+        "rank/random_state": torch.cat(every["random_state"]),
+        "rank/drew": torch.cat(every["drew"]),
+        "closure/held": torch.tensor(backward.carried, dtype=torch.float64),
+        "rank/backwards": torch.cat(every["backwards"]),
+        "rank/held": _padded(every["held"]),
+        "rank/after": torch.cat(every["after"]),
+        "rank/micro": _padded(every["micro"]),
     }
 
 
-def _samples(passes: list[Pass], groups: Tensor, first_of_groups: list[int]) -> dict[str, Tensor]:
-    samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
-    local = torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)
-    by_rank = ranks.gather_ragged(never_zero(local))
+def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]) -> dict[str, Tensor]:
+    """Return what this rank's forward passes show."""
+    reached = [one for one in passes if one.samples is not None and one.reached]
+    return {
+        "names": ranks.keys_of(forward.seen.names),
+        "sums": forward.sums().transpose(0, 1),
+        "numbers": forward.seen.numbers(passes),
+        "given": forward.seen.given(passes)[:MAX_MICRO_BATCHES],
+        "aside": torch.as_tensor(forward.origins.aside)[None],
+        "reached": torch.tensor([len(reached)]),
+        "random_state": torch.tensor([passes[0].state if passes else 0]),
+        "drew": torch.tensor([sum(one.drew for one in passes)]),
+        "samples": never_zero(torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)),
+        "rows": torch.tensor([len(part) for part in samples], dtype=torch.int64),
+    }
+
+
+def _of_backward(backward: BackwardHooks) -> dict[str, Tensor]:
+    """Return what this rank's backward passes show."""
+    return {
+        "backwards": torch.tensor([backward.count]),
+        "held": backward.held(),
+        "after": backward.after[None],
+        "micro": backward.sketches(),
+    }
+
+
+def _sums(every: dict[str, list[Tensor]], groups: Tensor, scale: float) -> dict[str, Tensor]:
+    """Return what was summed over the samples: of the ranks of a group, which pass the same ones, the first counts."""
+    firsts = _firsts(groups)
+    keys = every["names"][ranks.rank()]
+    sums = ranks.by_key(keys, every["names"], every["sums"])[firsts].sum(0).transpose(0, 1)
+    given = _padded(every["given"])
+    given[groups != torch.arange(len(groups))] = 0
+    return {
+        "activation/sketch": sums[0],
+        "activation/numbers": ranks.by_key(keys, every["names"], every["numbers"])[firsts].sum(0),
+        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
+        "activation_gradient/sketch": sums[1] / len(firsts) / scale,
+        "rank/given": given / scale,
+        "aside": torch.cat(every["aside"])[firsts].sum(),
+    }
+
+
+def _samples(every: dict[str, list[Tensor]], groups: Tensor) -> dict[str, Tensor]:
+    by_rank = _padded(every["samples"])
     # A group's samples count once, unless its ranks, against all sense, see different ones.
-    apart = by_rank if (by_rank != by_rank[groups]).any() else by_rank[first_of_groups]
+    apart = by_rank if (by_rank != by_rank[groups]).any() else by_rank[_firsts(groups)]
     everyone = apart[apart != 0].sort().values
     return {
-        "rank/rows": ranks.gather_ragged(torch.tensor([len(part) for part in samples], dtype=torch.int64)),
+        "rank/rows": _padded(every["rows"]),
         "rank/samples": by_rank[:, :MAX_SAMPLES],
         "samples": mix(everyone).sum(),
         "num_samples": torch.tensor(len(everyone)),
@@ -62,12 +112,10 @@ def _samples(passes: list[Pass], groups: Tensor, first_of_groups: list[int]) -> 
     }
 
 
-def backward_arrays(backward: BackwardHooks) -> dict[str, Tensor]:
-    """Collect what backward passes show."""
-    return {
-        "closure/held": torch.tensor(backward.carried, dtype=torch.float64),
-        "rank/backwards": ranks.gather(torch.tensor(backward.count)),
-        "rank/held": ranks.gather_ragged(backward.held()),
-        "rank/after": ranks.gather(backward.after),
-        "rank/micro": ranks.gather_ragged(backward.sketches()),
-    }
+def _firsts(groups: Tensor) -> list[int]:
+    return sorted(set(groups.tolist()))
+
+
+def _padded(parts: list[Tensor]) -> Tensor:
+    """Stack tensors [n, ...], zero-padded to the largest n: [R, n, ...]."""
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)

@@ -83,11 +83,16 @@ class Meeting:
         if self.active and torch.is_grad_enabled():
             self._tell(self._state._replace(passes=self._state.passes + 1))
 
-    def meet(self, place: Place) -> bool:
+    def meet(self, place: Place, told: bool = False) -> list[bool] | None:
         """Wait until all ranks have come to a place in the step, just before they gather something.
 
+        Args:
+            place: Where this rank is.
+            told: Something that this rank tells the others there.
+
         Returns:
-            False where another rank has left this place out, as one that does not clip: nothing can be gathered here.
+            What each rank tells; None where another one has left this place out, as one that does not clip: nothing can
+            be gathered here.
 
         Raises:
             RankLeftBehind: A rank passes samples forward, and does not come.
@@ -95,11 +100,11 @@ class Meeting:
         """
         while True:
             self._wait_for_next_rank()
-            places = ranks.gather(torch.tensor(int(place)))
+            places, every = ranks.gather(torch.tensor([int(place), int(told)])).T
             if place < places.amax():
-                return False
+                return None
             if place == places.amin():
-                return True
+                return list(map(bool, every.tolist()))
 
     def _wait_for_next_rank(self) -> None:
         store = _store()

@@ -1,7 +1,8 @@
 """The ranks of the process group that a loop has set up, if any; everything on CPU tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from math import prod
 
 import torch
 import torch.distributed as dist
@@ -28,26 +29,67 @@ def gather(values: Tensor) -> Tensor:
     return torch.stack(parts).cpu()
 
 
-def gather_ragged(values: Tensor) -> Tensor:
-    """Stack every rank's tensor, zero-padded to the largest first dimension: [R, n, ...]."""
-    longest = int(gather(torch.tensor([len(values)])).amax())
-    padded = torch.zeros(longest, *values.shape[1:], dtype=values.dtype)
-    padded[: len(values)] = values
-    return gather(padded)
+def gather_alike(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Stack every rank's tensors, [R, ...] each, in one message for all. Names and shapes must agree."""
+    if not _initialised():
+        return {name: value[None] for name, value in values.items()}
+    sizes = [value.numel() * value.element_size() for value in values.values()]
+    parts = torch.split(gather(_bytes(values.values())), sizes, dim=1)
+    return {
+        name: _numbers(part, value.dtype).view(-1, *value.shape)
+        for (name, value), part in zip(values.items(), parts, strict=True)
+    }
 
 
-def gather_named(names: Sequence[str], values: Tensor) -> Tensor:
-    """Stack every rank's rows by their names: [R, len(names), ...], zero where another rank has no such row.
+def gather_each(values: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
+    """Return every rank's tensors, in two messages for all. Names and shapes must agree, but for first dimensions."""
+    if not _initialised():
+        return {name: [value] for name, value in values.items()}
+    lengths = gather(torch.tensor([len(value) for value in values.values()]))  # [R, tensors]
+    sizes = lengths * torch.tensor([prod(v.shape[1:]) * v.element_size() for v in values.values()])
+    sent = _bytes(values.values())
+    every = gather(torch.nn.functional.pad(sent, (0, int(sizes.sum(1).amax()) - len(sent))))
+    found: dict[str, list[Tensor]] = {name: [] for name in values}
+    for theirs, their_sizes, their_lengths in zip(every, sizes.tolist(), lengths.tolist(), strict=True):
+        parts = torch.split(theirs[: sum(their_sizes)], their_sizes)
+        for (name, value), part, length in zip(values.items(), parts, their_lengths, strict=True):
+            found[name].append(_numbers(part, value.dtype).view(length, *value.shape[1:]))
+    return found
 
-    Ranks may have rows of other names, as of experts that got no token on one of them. Each gets its own rows' names.
-    """
+
+def _bytes(values: Iterable[Tensor]) -> Tensor:
+    """Return tensors one after the other: uint8 [n], which every backend sends."""
+    return torch.cat([value.detach().contiguous().flatten().view(torch.uint8) for value in values])
+
+
+def _numbers(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return bytes as numbers, in a copy, which begins where numbers of their type may."""
+    return part.clone(memory_format=torch.contiguous_format).view(dtype)
+
+
+def keys_of(names: Sequence[str]) -> Tensor:
+    """Return a number for each name, the same on every rank: int64 [len(names)]."""
     keys = [int.from_bytes(blake2b(name.encode(), digest_size=7).digest()) + 1 for name in names]
-    every, found = gather_ragged(torch.tensor(keys, dtype=torch.int64)), gather_ragged(values)
-    places = [{key: place for place, key in enumerate(theirs)} for theirs in every.tolist()]
-    aligned = torch.zeros(len(places), *values.shape, dtype=values.dtype)
-    for other, (theirs, rows) in enumerate(zip(places, found, strict=True)):
-        common = [(place, theirs[key]) for place, key in enumerate(keys) if key in theirs]
-        aligned[other, [mine for mine, _ in common]] = rows[[place for _, place in common]]
+    return torch.tensor(keys, dtype=torch.int64)
+
+
+def by_key(keys: Tensor, every: Sequence[Tensor], rows: Sequence[Tensor]) -> Tensor:
+    """Stack every rank's rows in the order of this rank's keys: [R, len(keys), ...], zero where a rank has no such row.
+
+    Ranks may have rows of other names, as of experts that got no token on one of them.
+
+    Args:
+        keys: This rank's, int64 [n].
+        every: Each rank's.
+        rows: Each rank's rows, [their n, ...].
+    """
+    if len(rows) == 1:
+        return rows[0][None]
+    aligned = torch.zeros(len(rows), len(keys), *rows[0].shape[1:], dtype=rows[0].dtype)
+    for other, (theirs, found) in enumerate(zip(every, rows, strict=True)):
+        places = {key: place for place, key in enumerate(theirs.tolist())}
+        common = [(place, places[key]) for place, key in enumerate(keys.tolist()) if key in places]
+        aligned[other, [mine for mine, _ in common]] = found[[place for _, place in common]]
     return aligned
 
 

@@ -11,7 +11,7 @@ from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
-from trainparity.parity.recording.collect import backward_arrays, forward_arrays
+from trainparity.parity.recording.collect import collect
 from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norms, steps_counted
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
@@ -123,11 +123,11 @@ class StepWatch:
     @unseen
     def end(self) -> dict[str, Tensor]:
         """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
-        self._meeting.meet(Place.END)
+        clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
+        every = self._meeting.meet(Place.END, clipped_early)
         parameters = self._parameters()
         gradients: list[Tensor | None] = [parameter.grad for parameter in parameters]
-        clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
-        if ranks.gather(torch.tensor(clipped_early)).any():  # what was clipped is not what is applied
+        if every and any(every):  # what was clipped is not what is applied
             self._gradient_seen = False
         self._see_gradients()
         arrays = self._arrays
@@ -137,19 +137,21 @@ class StepWatch:
             gradients = averaged(parameters, gradients)
         arrays["applied/norm"] = self._norms(gradients) if self._evaluations < 2 else self._applied
         whole = self._record("weight", self._holding.tensors(parameters, parameters))
-        arrays["rank/weight"] = ranks.gather(torch.tensor(derived_seed(whole, self._received)))
         self._record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         if self._groups is None:  # not before: only now all ranks and shards are surely there
             self._groups = groups(self.model)
-        arrays |= forward_arrays(self.forward, self._groups, self.clipping.scale or 1.0)
-        arrays |= backward_arrays(self.backward)
+        scale = self.clipping.scale or 1.0
+        own = {
+            "rank/weight": torch.tensor(derived_seed(whole, self._received)),
+            "rank/clip_norm": torch.tensor(self.clipping.norm(), dtype=torch.float64),
+            # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
+            "rank/loss": torch.tensor(self._loss.value / scale, dtype=torch.float64),
+        }
+        arrays |= collect(self.forward, self.backward, own, self._groups, scale)
         arrays["closure/evaluations"] = torch.tensor(self._evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
-        # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
-        loss = self._loss.value / (self.clipping.scale or 1.0)
-        arrays["rank/loss"] = ranks.gather(torch.tensor(loss, dtype=torch.float64))
         self._active = self.forward.active = self.backward.active = False
         self._keep_gradients(False)
         self.clipping.active = self._meeting.active = False
@@ -229,22 +231,27 @@ class StepWatch:
         self._gradient_seen, self._backwards_seen = True, self.backward.count
         parameters = self._parameters()
         gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
-        hashed = ranks.gather(torch.tensor(self._record("gradient", gradients)))
-        self._arrays["rank/gradient"] = hashed
+        every = ranks.gather_alike({
+            "rank/gradient": torch.tensor(self._record("gradient", gradients)),
+            "rank/total": self.backward.total(),
+            "rank/missing": torch.tensor([gradient is None for gradient in gradients]),
+        })  # fmt: skip
+        self._arrays |= every
+        hashed = every["rank/gradient"]
         self._ranks_apart = bool((hashed != hashed[0]).any())
         if self._ranks_apart:
             self._record("gradient", averaged(parameters, gradients))
-        self._arrays["rank/total"] = ranks.gather(self.backward.total())
-        missing = [gradient is None for gradient in gradients]
-        self._arrays["rank/missing"] = ranks.gather(torch.tensor(missing))
 
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
-        if self.structure.changed() or not self._meeting.meet(Place.CLIPPING):
+        if self.structure.changed():
+            return
+        every = self._meeting.meet(Place.CLIPPING, self.backward.count > self._backwards_seen)
+        if every is None:
             return
         self.given.see(self._parameters(), made=self.backward.begun)
-        if ranks.gather(torch.tensor(self.backward.count > self._backwards_seen)).any():
+        if any(every):
             self._gradient_seen = False
         self._see_gradients()
 
