@@ -146,14 +146,14 @@ def _targets(whole: Ratio, over_plain: Ratio, added: float) -> list[Target]:
             what="the default pipeline in a new clone after installation, caches empty; smallest and largest beside",
             found=whole,
             at_most=90,
-            limited_by="two cold compilations, traces of steps of 10 ms, and the twins",
+            limited_by="compiling from nothing, traces of steps of 10 ms, and the twins",
         ),
         Target(
             name="make repro over plain training",
             what="the same over as many plain steps of each configuration, a process each, compilation included",
             found=over_plain,
             at_most=1.5,
-            limited_by="what a trace adds to steps of 10 ms, and a second compilation, without determinism, for timing",
+            limited_by="what a trace adds to steps of 10 ms, and lowering the same graphs again for deterministic kernels",
         ),
         Target(
             name="seconds that a no-op dvc repro adds",
