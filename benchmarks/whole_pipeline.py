@@ -153,7 +153,7 @@ def _targets(whole: Ratio, over_plain: Ratio, added: float) -> list[Target]:
             what="the same over as many plain steps of each configuration, a process each, compilation included",
             found=over_plain,
             at_most=1.5,
-            limited_by="what a trace adds to steps of 10 ms, and lowering the same graphs again for deterministic kernels",
+            limited_by="what a trace adds to steps of 10 ms, and lowering graphs again for deterministic kernels",
         ),
         Target(
             name="seconds that a no-op dvc repro adds",
