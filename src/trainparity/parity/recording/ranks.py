@@ -1,6 +1,6 @@
 """The ranks of the process group that a loop has set up, if any; everything on CPU tensors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import prod
 
@@ -34,9 +34,9 @@ def gather_alike(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if not _initialised():
         return {name: value[None] for name, value in values.items()}
     sizes = [value.numel() * value.element_size() for value in values.values()]
-    parts = torch.split(gather(_bytes(values.values())), sizes, dim=1)
+    parts = torch.split(gather(torch.cat([*map(as_bytes, values.values())])), sizes, dim=1)
     return {
-        name: _numbers(part, value.dtype).view(-1, *value.shape)
+        name: as_numbers(part, value.dtype).view(-1, *value.shape)
         for (name, value), part in zip(values.items(), parts, strict=True)
     }
 
@@ -47,22 +47,22 @@ def gather_each(values: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
         return {name: [value] for name, value in values.items()}
     lengths = gather(torch.tensor([len(value) for value in values.values()]))  # [R, tensors]
     sizes = lengths * torch.tensor([prod(v.shape[1:]) * v.element_size() for v in values.values()])
-    sent = _bytes(values.values())
+    sent = torch.cat([*map(as_bytes, values.values())])
     every = gather(torch.nn.functional.pad(sent, (0, int(sizes.sum(1).amax()) - len(sent))))
     found: dict[str, list[Tensor]] = {name: [] for name in values}
     for theirs, their_sizes, their_lengths in zip(every, sizes.tolist(), lengths.tolist(), strict=True):
         parts = torch.split(theirs[: sum(their_sizes)], their_sizes)
         for (name, value), part, length in zip(values.items(), parts, their_lengths, strict=True):
-            found[name].append(_numbers(part, value.dtype).view(length, *value.shape[1:]))
+            found[name].append(as_numbers(part, value.dtype).view(length, *value.shape[1:]))
     return found
 
 
-def _bytes(values: Iterable[Tensor]) -> Tensor:
-    """Return tensors one after the other: uint8 [n], which every backend sends."""
-    return torch.cat([value.detach().contiguous().flatten().view(torch.uint8) for value in values])
+def as_bytes(values: Tensor) -> Tensor:
+    """Return a tensor's bytes: uint8 [n], which every backend sends."""
+    return values.detach().contiguous().flatten().view(torch.uint8)
 
 
-def _numbers(part: Tensor, dtype: torch.dtype) -> Tensor:
+def as_numbers(part: Tensor, dtype: torch.dtype) -> Tensor:
     """Return bytes as numbers, in a copy, which begins where numbers of their type may."""
     return part.clone(memory_format=torch.contiguous_format).view(dtype)
 

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainparity.parity.recording import ranks
 from trainparity.parity.recording.kinds import is_dtensor
 
 if TYPE_CHECKING:
@@ -76,11 +77,9 @@ def _gathered(tensors: "list[DTensor]", mesh: "DeviceMesh") -> Iterator[Tensor]:
     received = sent.new_empty(mesh.size() * len(sent))
     dist.all_gather_into_tensor(received, sent, group=mesh.get_group())
     for tensor, part in zip(tensors, torch.split(received.view(mesh.size(), -1), shares, dim=1), strict=True):
-        # A copy, which begins where numbers of its type may.
-        rows = part.clone(memory_format=torch.contiguous_format).view(tensor.dtype)
-        yield rows.view(-1, *tensor.shape[1:])[: len(tensor)]
+        yield ranks.as_numbers(part, tensor.dtype).view(-1, *tensor.shape[1:])[: len(tensor)]
 
 
 def _padded(shard: Tensor, share: int) -> Tensor:
-    found = shard.contiguous().flatten().view(torch.uint8)
+    found = ranks.as_bytes(shard)
     return torch.nn.functional.pad(found, (0, share - len(found)))
