@@ -11,23 +11,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
+from our_loop import our_loop, stepping
 from pairs import Target, take_turns
 from results_file import save
 from torch import Tensor, nn
 
-from trainparity.data.prepared import Manifest, Prepared
 from trainparity.environment_variables import in_environment
 from trainparity.measure import compilation
-from trainparity.params import Configuration, Optimizer, Train
+from trainparity.params import Configuration
 from trainparity.report.speedup import Ratio, speedup
-from trainparity.strategies import Execution
-from trainparity.training.loop import Trainer
 from trainparity.workloads import Batch, Section, Workload
 
 FEATURES = 256
@@ -97,12 +94,9 @@ def _in_a_process(kind: str, layers: int, steps: int, cache: Path) -> dict[str, 
 def _measure(layers: int, steps: int, *, blocks: bool) -> dict[str, Any]:
     """Compile by a first step; then time steps in turns with an eager training."""
     torch.set_num_threads(1)
-    eager = _trainer(layers, Configuration())
-    own = _trainer(layers, Configuration(compile="default", compile_blocks=blocks))
-    lanes = []
-    for trainer in (eager, own):
-        batches, numbers = trainer.batches(0, trainer.num_steps, trainer.configuration.loader), count()
-        lanes.append(lambda t=trainer, b=batches, n=numbers: t.step(next(n), next(b)))
+    kinds = (Configuration(), Configuration(compile="default", compile_blocks=blocks))
+    tensors = {"inputs": torch.randn(256, 32, FEATURES)}
+    lanes = [stepping(our_loop(Blocks(layers), tensors, 8, one)) for one in kinds]
     lanes[0]()
     started = time.perf_counter()
     lanes[1]()
@@ -119,14 +113,6 @@ def _measure(layers: int, steps: int, *, blocks: bool) -> dict[str, Any]:
         "speedup": list(ratio),
         "breaks_even_at_step": breaks_even,
     }
-
-
-def _trainer(layers: int, configuration: Configuration) -> Trainer:
-    tensors = {"inputs": torch.randn(256, 32, FEATURES)}
-    manifest = Manifest(dataset="random", samples=256, tensors={}, files={}, source="random", real=False)
-    train = Train(seed=0, epochs=1000, global_batch_size=8, optimizer=Optimizer(name="sgd", lr=0.01))
-    execution = Execution(device=torch.device("cpu"))
-    return Trainer(Blocks(layers), Prepared(manifest, tensors), train, configuration, execution)
 
 
 def _summary(found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ communication is an embedding: all of its gradient is reduced, of which a micro-
 import os
 import socket
 import statistics
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Any
@@ -14,12 +15,14 @@ from typing import Annotated, Any
 import torch
 import torch.distributed as dist
 import typer
+from our_loop import images, our_loop, stepping
 from pairs import Lane, Target, figures, ratio, take_turns
 from results_file import save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainparity import workloads
+from trainparity.params import Configuration
 from trainparity.strategies import Execution
 from trainparity.strategies.ddp import Ddp
 
@@ -35,24 +38,29 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {"foreach": {"foreach": True}, "fused": 
 def main(
     steps: Annotated[int, typer.Option(min=6)] = 30,
     width: Annotated[int, typer.Option(help="Of the embedding and of wide layers.")] = 2048,
-    channels: Annotated[int, typer.Option(help="Of the convolutions.")] = 48,
+    channels: Annotated[int, typer.Option(help="Of ResNet-18's first stage, for the efficiency; 64 is its own.")] = 32,
+    batch: Annotated[
+        int, typer.Option(min=4, help="The global batch that the efficiency is of; also of half as many.")
+    ] = 128,
 ) -> None:
     """Measure, print and write benchmarks/results/ddp-<device>.json."""
+    batches = (batch // 2, batch)
     with socket.create_server(("127.0.0.1", 0)) as free:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
     os.environ.update(OMP_NUM_THREADS="1", GOMP_SPINCOUNT="1000")
     with torch.multiprocessing.get_context("spawn").Pool(RANKS) as pool:
-        found: dict[str, Any] = pool.map(partial(_rank, steps, width, channels), range(RANKS), chunksize=1)[0]
+        found: dict[str, Any] = pool.map(partial(_rank, steps, width, channels, batches), range(RANKS), chunksize=1)[0]
     print(found)
-    print(save("ddp", {"steps": steps, "width": width, "channels": channels, **found}, _targets(found)))
+    print(save("ddp", {"steps": steps, "width": width, "channels": channels, **found}, _targets(found, batch)))
 
 
-def _rank(steps: int, width: int, channels: int, rank: int) -> dict[str, Any]:
+def _rank(steps: int, width: int, channels: int, batches: Sequence[int], rank: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     try:
         found = {"accumulation": _accumulation(rank, steps, width), "options": _options(steps, width)}
-        return found | {"optimizers": _optimizers(steps, width)} | _efficiency(rank, steps, channels)
+        found["optimizers"] = _optimizers(steps, width)
+        return found | {"efficiency": {batch: _efficiency(rank, steps, channels, batch) for batch in batches}}
     finally:
         dist.destroy_process_group()
 
@@ -116,21 +124,16 @@ def _optimizers(steps: int, width: int) -> dict[str, dict[str, float]]:
     return {name: figures(plain, times) for name, times in zip(OPTIMIZERS, others, strict=True)}
 
 
-def _efficiency(rank: int, steps: int, channels: int) -> dict[str, dict[str, float]]:
+def _efficiency(rank: int, steps: int, channels: int, batch: int) -> dict[str, Any]:
     """Return half of how many times faster two ranks make a global batch than one; the other rank waits meanwhile.
 
     `apart`: of two that send each other nothing, which is what the machine's two cores have to give.
     """
-    torch.manual_seed(0)
-    images = torch.randn(32, 3, 32, 32)
-
-    def convolutions() -> nn.Module:
-        layers = [m for _ in range(4) for m in (nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU())]
-        return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), *layers)
-
-    single = _sgd(convolutions(), images)
-    both = _sgd(DistributedDataParallel(convolutions()), images[rank::RANKS])
-    half = _sgd(convolutions(), images[rank::RANKS])
+    workload, tensors = workloads.load("resnet", {"width": channels}), images(4 * batch, (3, 32, 32))
+    connected = Execution(device=torch.device("cpu"), rank=rank, world_size=RANKS)
+    single = stepping(our_loop(workload, tensors, batch))
+    both = stepping(our_loop(workload, tensors, batch, Configuration(strategy="ddp", world_size=RANKS), connected))
+    half = stepping(our_loop(workload, tensors, batch // RANKS))
 
     def alone() -> None:
         if rank == 0:
@@ -142,14 +145,19 @@ def _efficiency(rank: int, steps: int, channels: int) -> dict[str, dict[str, flo
         dist.barrier()
 
     one, two, unconnected = take_turns([alone, both, apart], steps)
-    return {"efficiency": _halved(figures(one, two)), "apart": _halved(figures(one, unconnected))}
+    return {
+        "step_ms": round(1e3 * statistics.median(two), 1),
+        "of_two": _halved(figures(one, two)),
+        "apart": _halved(figures(one, unconnected)),
+    }
 
 
 def _halved(found: dict[str, float]) -> dict[str, float]:
     return {name: round(value / RANKS, 4) for name, value in found.items()}
 
 
-def _targets(found: dict[str, Any]) -> list[Target]:
+def _targets(found: dict[str, Any], batch: int) -> list[Target]:
+    apart = found["efficiency"][batch]["apart"]["ratio"]
     return [
         Target(
             name="DDP, one synchronisation a step",
@@ -160,10 +168,10 @@ def _targets(found: dict[str, Any]) -> list[Target]:
         ),
         Target(
             name="DDP, efficiency of 2 ranks",
-            what="a global batch on one rank over twice that on two, one thread each, convolutions",
-            found=ratio(found["efficiency"]),
+            what=f"a step of ResNet-18, {batch} images, on one rank over twice that on two, one thread each",
+            found=ratio(found["efficiency"][batch]["of_two"]),
             at_least=0.9,
-            limited_by=f"what the cores share: two ranks that send nothing reach {found['apart']['ratio']:.2f}",
+            limited_by=f"what the cores share: two ranks that send nothing reach {apart:.2f}",
         ),
     ]
 

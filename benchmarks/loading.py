@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from our_loop import images, our_loop
 from pairs import Target, figures, in_turns, take_turns
 from results_file import save
 from torch import Tensor, nn
@@ -26,12 +27,10 @@ from torchvision.datasets import CIFAR10
 
 from trainparity import workloads
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Manifest, Prepared
 from trainparity.data.store import load, write
 from trainparity.data.streamed import rows
-from trainparity.params import Configuration, Loader, Optimizer, Train
+from trainparity.params import Loader
 from trainparity.report.speedup import Ratio
-from trainparity.strategies import Execution
 from trainparity.training.lane import Lane
 from trainparity.training.loop import Trainer
 from trainparity.workloads.images import centred
@@ -53,26 +52,13 @@ def main(
     """Measure, print and write benchmarks/results/loading-<device>.json."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    trainer = _trainer(batch)
+    trainer = our_loop(workloads.load("resnet", {"width": 16}), images(40 * batch, (3, 32, 32)), batch)
     memory, waiting = _in_memory(trainer, turns, sorted({0, workers})), _waiting(trainer, steps)
     with tempfile.TemporaryDirectory() as folder:
         file = _from_file(Path(folder) / "data", max(6, turns // 2), batches, sorted({0, workers}))
     result = {"turns": turns, "in_memory": memory, "waiting": waiting, "from_file": file}
     print(result)
     print(save("loading", result, _targets(memory, waiting, file)))
-
-
-def _trainer(batch: int) -> Trainer:
-    samples, generator = 40 * batch, torch.Generator().manual_seed(0)
-    tensors = {
-        "images": torch.randint(256, (samples, 3, 32, 32), dtype=torch.uint8, generator=generator),
-        "labels": torch.randint(10, (samples,), generator=generator),
-    }
-    manifest = Manifest(dataset="random", samples=samples, tensors={}, files={}, source="random", real=False)
-    train = Train(seed=0, epochs=1000, global_batch_size=batch, optimizer=Optimizer(name="sgd", lr=0.01))
-    workload = workloads.load("resnet", {"width": 16})
-    data = Prepared(manifest, tensors)
-    return Trainer(workload, data, train, Configuration(), Execution(device=torch.device("cpu")))
 
 
 def _in_memory(trainer: Trainer, turns: int, counts: Sequence[int]) -> dict[str, Any]:
@@ -153,8 +139,8 @@ def _epoch(folder: Path, batches: Iterator[Tensor]) -> float:
     os.close(file)
     next(batches)
     started = time.perf_counter()
-    for images in batches:
-        model(images / 127.5 - 1).square().mean().backward()
+    for batch in batches:
+        model(batch / 127.5 - 1).square().mean().backward()
     return time.perf_counter() - started
 
 

@@ -12,16 +12,15 @@ from typing import Annotated
 
 import torch
 import typer
+from our_loop import our_loop
 from pairs import Lane, Target, exactly, figures, take_turns
 from results_file import save
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from trainparity.data.prepared import Manifest, Prepared
-from trainparity.params import Configuration, Optimizer, Train
+from trainparity.params import Optimizer
 from trainparity.report.speedup import Ratio
-from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.workloads import Batch, Section, Workload
 
@@ -71,11 +70,8 @@ class Task:
 
     def trainer(self) -> Trainer:
         """Return our loop over the same."""
-        manifest = Manifest(dataset="random", samples=SAMPLES, tensors={}, files={}, source="random", real=False)
         optimizer = Optimizer(name="sgd", lr=0.01, momentum=0.9)
-        train = Train(seed=0, epochs=1000, max_steps=None, global_batch_size=self.batch_size, optimizer=optimizer)
-        data = Prepared(manifest, self.tensors)
-        return Trainer(self.workload, data, train, Configuration(), Execution(device=torch.device("cpu")))
+        return our_loop(self.workload, self.tensors, self.batch_size, optimizer=optimizer)
 
 
 def main(
@@ -106,13 +102,14 @@ def _targets(found: dict[str, dict[str, dict[str, float]]]) -> list[Target]:
     limits = "seeding torch's generator in each step, as the model may draw, and checking what the workload returns"
     sizes = [
         Target(
-            name=f"loop, {found[size]['bare']['step_ms']:.1f} ms a step",
-            what=f"a step of our loop over the bare loop's on the same batches, model `{size}`",
+            name=f"loop, {size} model",
+            what="a step of our loop over the bare loop's on the same batches, of 5 ms at least",
             found=Ratio(*(found[size]["ours"][key] for key in ("ratio", "low", "high"))),
             at_most=1.02,
             limited_by=limits,
         )
         for size in ("medium", "large")
+        if found[size]["bare"]["step_ms"] >= 5
     ]
     added = found["tiny"]["ours"]["added_us"]
     what = "microseconds that our loop adds to the shortest step; Fabric's and Accelerate's are in the file"

@@ -32,7 +32,12 @@ def save(benchmark: str, figures: dict[str, Any], targets: Sequence[Target] = ()
         "torch": environment.torch,
         "fingerprint": environment.fingerprint,
     }
-    path = RESULTS / f"{benchmark}-{'-'.join(device.lower().replace('(r)', '').split())}.json"
+    path = RESULTS / f"{benchmark}-{as_file_name(device)}.json"
     held = {"targets": [target.record() for target in targets]} if targets else {}
     write_text(path, json.dumps(facts | figures | held, indent=1) + "\n")
     return path
+
+
+def as_file_name(device: str) -> str:
+    """Return a machine's name as a part of files' names."""
+    return "-".join(device.lower().replace("(r)", "").split())

@@ -12,16 +12,16 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 import typer
+from our_loop import images, our_loop
 from results_file import save
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from trainparity import workloads
-from trainparity.data.prepared import Manifest, Prepared
 from trainparity.measure.clocks import synchronise
 from trainparity.measure.flops import count_flops, peak_flops
-from trainparity.params import Configuration, Optimizer, Precision, Train
+from trainparity.params import Configuration, Optimizer, Precision
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
@@ -95,15 +95,9 @@ def _measured(case: Case, precision: Precision, device: torch.device, steps: int
 
 def _trainer(case: Case, precision: Precision, device: torch.device) -> Trainer:
     workload, options, shape, batch = case
-    count = 4 * batch
-    tensors = {
-        "images": torch.randint(256, (count, *shape), dtype=torch.uint8),
-        "labels": torch.randint(10, (count,)),
-    }
-    manifest = Manifest(dataset="random", samples=count, tensors={}, files={}, source="random", real=False)
-    train = Train(seed=0, epochs=1, global_batch_size=batch, optimizer=Optimizer(name="adam", lr=1e-4))
-    configuration, execution = Configuration(precision=precision), Execution(device=device)
-    return Trainer(workloads.load(workload, options), Prepared(manifest, tensors), train, configuration, execution)
+    tensors, optimizer = images(4 * batch, shape), Optimizer(name="adam", lr=1e-4)
+    loaded, configuration = workloads.load(workload, options), Configuration(precision=precision)
+    return our_loop(loaded, tensors, batch, configuration, Execution(device=device), optimizer)
 
 
 def _timed(trainer: Trainer, batch: list[MicroBatch], device: torch.device) -> float:

@@ -17,11 +17,11 @@ FOLDER = ROOT / "benchmarks"
 TINY: dict[str, dict[str, Any]] = {
     "loading": {"turns": 6, "batches": 3, "steps": 6, "workers": 0, "batch": 4},
     "tanhexp": {"steps": 6, "elements": 64, "compiled": False},
-    "precision": {"steps": 6, "width": 8, "batch": 2},
+    "precision": {"steps": 6, "width": 16, "batch": 2},
 }
 """Those of one process."""
 SEVERAL: dict[str, dict[str, Any]] = {
-    "ddp": {"steps": 6, "width": 8, "channels": 2},
+    "ddp": {"steps": 6, "width": 8, "channels": 8, "batch": 4},
     "growth": {"largest": 10**6, "ranks": 2, "runs": 4},
     "startup": {"turns": 6, "check": False},
 }
@@ -56,7 +56,7 @@ def test_a_benchmark_writes_its_figures_and_targets(name: str, module: Load, tmp
         assert (target["at_most"] is None) != (target["at_least"] is None)
 
 
-def test_the_page_tells_what_is_reached_and_what_limits_the_rest(module: Load, tmp_path: Path) -> None:
+def test_the_page_tells_what_each_machine_reaches_and_what_limits_the_rest(module: Load, tmp_path: Path) -> None:
     pairs, results_file, page = map(module, ("pairs", "results_file", "page"))
     figure = {"what": "a over b", "limited_by": "the disk"}
     targets = [
@@ -64,16 +64,28 @@ def test_the_page_tells_what_is_reached_and_what_limits_the_rest(module: Load, t
         pairs.Target(name="slow", found=pairs.Ratio(0.9, 0.8, 1.0), at_most=0.6, **figure),
         pairs.Target(name="counted", found=pairs.exactly(0.0), at_most=1e-5, **figure),
     ]
-    results_file.save("thing", {}, targets)
+    path = results_file.save("thing", {}, targets)
+    facts = json.loads(path.read_text())
+    here, other = facts["device"], "Another(R) Machine"
+    facts |= {"device": other, "targets": [targets[0].record() | {"found": [1.5, 1.4, 1.6]}]}
+    (tmp_path / "thing-another.json").write_text(json.dumps(facts))
     page.main()
-    text, picture = (tmp_path / "README.md").read_text(), (tmp_path / "targets.svg").read_text()
-    assert re.findall(r"\| (\w+) \| a over b \| (.*?) \| (.*?) \| (.*?) \|", text) == [
-        ("fast", "≥ 2", "2.50 (2.20 to 3)", "reached"),
-        ("slow", "≤ 0.600", "0.900 (0.800 to 1)", "**missed**"),
-        ("counted", "≤ 1.0e-5", "0", "reached"),
+    text = (tmp_path / "README.md").read_text()
+    first, second = sorted([here, other])
+    assert f"| target | what | wanted | {first} | {second} |" in text
+    rows = re.findall(r"\| (\w+) \| a over b \| (.*?) \| (.*?) \| (.*?) \|", text)
+    assert [(name, wanted, *(cells if here == first else cells[::-1])) for name, wanted, *cells in rows] == [
+        ("fast", "≥ 2", "2.50 (2.20 to 3)", "**missed** 1.50 (1.40 to 1.60)"),
+        ("slow", "≤ 0.600", "**missed** 0.900 (0.800 to 1)", ""),
+        ("counted", "≤ 1.0e-5", "0", ""),
     ]
-    assert re.findall(r"- \*\*(\w+)\*\*: the disk\.", text) == ["slow"]
-    assert re.findall(r'fill="#1d2327">(\w+)<', picture) == ["fast", "slow", "counted"]
+    missed = re.findall(r"- \*\*(\w+)\*\*, (.+): the disk\.", text)
+    assert sorted(missed) == sorted([("slow", here), ("fast", other)])
+    drawn = {
+        device: re.findall(r'fill="#1d2327">(\w+)<', (tmp_path / name).read_text())
+        for device, name in re.findall(r"is reached, (.+)\]\((.+?)\)", text)
+    }
+    assert drawn == {here: ["fast", "slow", "counted"], other: ["fast"]}
 
 
 def test_in_turns_everyone_is_first_as_often(module: Load) -> None:
