@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.arrays import GRADIENT, StepArrays, norms
 from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
@@ -24,8 +25,6 @@ from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.shards import full_each
-from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
@@ -43,7 +42,7 @@ class StepWatch:
     ) -> None:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
         self.wrapped, self.model, self.optimizer = model, unwrap_model(model), unwrap_optimizer(optimizer)
-        self._sketch = Sketcher(sketch_size)
+        self._sketch_size = sketch_size
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
@@ -113,7 +112,7 @@ class StepWatch:
         self._meeting.begin()
         self.forward.begin(expected, noise)
         self.backward.begin(noise)
-        self._arrays: dict[str, Tensor] = {}
+        self._arrays = StepArrays(self._sketch_size)
         self._gradient_seen = self._ranks_apart = False
         self._backwards_seen = 0
         self._evaluations = 0
@@ -136,19 +135,10 @@ class StepWatch:
         if self._ranks_apart:
             gradients = averaged(parameters, gradients)
         arrays["applied/norm"] = self._norms(gradients) if self._evaluations < 2 else self._applied
-        whole = self._record("weight", self._holding.tensors(parameters, parameters))
-        self._record("buffer", [*self.structure.buffers().values()])
+        weights = arrays.record("weight", self._holding.tensors(parameters, parameters))
+        arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
-        if self._groups is None:  # not before: only now all ranks and shards are surely there
-            self._groups = groups(self.model)
-        scale = self.clipping.scale or 1.0
-        own = {
-            "rank/weight": torch.tensor(derived_seed(whole, self._received)),
-            "rank/clip_norm": torch.tensor(self.clipping.norm(), dtype=torch.float64),
-            # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
-            "rank/loss": torch.tensor(self._loss.value / scale, dtype=torch.float64),
-        }
-        arrays |= collect(self.forward, self.backward, own, self._groups, scale)
+        arrays |= self._of_each_rank(weights)
         arrays["closure/evaluations"] = torch.tensor(self._evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
@@ -157,6 +147,19 @@ class StepWatch:
         self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
+
+    def _of_each_rank(self, weights: int) -> dict[str, Tensor]:
+        """Return what every rank has seen for itself; `weights` is a hash over the rank's own."""
+        if self._groups is None:  # not before: only now all ranks and shards are surely there
+            self._groups = groups(self.model)
+        scale = self.clipping.scale or 1.0
+        own = {
+            "rank/weight": torch.tensor(derived_seed(weights, self._received)),
+            "rank/clip_norm": torch.tensor(self.clipping.norm(), dtype=torch.float64),
+            # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
+            "rank/loss": torch.tensor(self._loss.value / scale, dtype=torch.float64),
+        }
+        return collect(self.forward, self.backward, own, self._groups, scale)
 
     def _keep_gradients(self, keep: bool) -> None:
         if isinstance(self.optimizer, Joint):
@@ -210,7 +213,7 @@ class StepWatch:
     def _see_start(self) -> None:
         """Look at weights, the optimizer's state and its settings."""
         parameters, holders = self._parameters(), self._holding
-        self._arrays["start/sketch"] = torch.stack([self._main_sketch(p) for p in full_each(parameters)])
+        self._arrays.record_start(parameters)
         # What ranks send each other after the last update is seen here, where the next one begins.
         self._received = holders.received(parameters)
         state = own_part(self.optimizer).state
@@ -220,10 +223,6 @@ class StepWatch:
         for key, values in settings_by_parameter(self.optimizer, parameters).items():
             self._arrays[f"setting/{key}"] = holders.numbers(values)
 
-    def _main_sketch(self, tensor: Tensor) -> Tensor:
-        """Sketch on rank 0; the other ranks need none."""
-        return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
-
     def _see_gradients(self) -> None:
         """Record the gradients: before the last clipping if backward passes come before it alone, else as applied."""
         if self._gradient_seen:
@@ -232,7 +231,7 @@ class StepWatch:
         parameters = self._parameters()
         gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
         every = ranks.gather_alike({
-            "rank/gradient": torch.tensor(self._record("gradient", gradients)),
+            "rank/gradient": torch.tensor(self._arrays.record(GRADIENT, gradients)),
             "rank/total": self.backward.total(),
             "rank/missing": torch.tensor([gradient is None for gradient in gradients]),
         })  # fmt: skip
@@ -240,7 +239,7 @@ class StepWatch:
         hashed = every["rank/gradient"]
         self._ranks_apart = bool((hashed != hashed[0]).any())
         if self._ranks_apart:
-            self._record("gradient", averaged(parameters, gradients))
+            self._arrays.record(GRADIENT, averaged(parameters, gradients))
 
     @unseen
     def _see_gradients_again(self) -> None:
@@ -255,26 +254,5 @@ class StepWatch:
             self._gradient_seen = False
         self._see_gradients()
 
-    def _record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
-        """Record tensors of a kind; a missing one counts as zero. Return a hash over all, on every rank."""
-        count, combined = len(tensors), 0
-        sketches = torch.zeros(count, self._sketch.size, dtype=torch.float64)
-        norms, digests = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-        small = torch.zeros(count, LEVELS, dtype=torch.float64)
-        for index, whole in enumerate(full_each(tensors)):
-            if whole is None:
-                continue
-            hashed = digest(whole)
-            digests[index], combined = hashed, derived_seed(combined, hashed)
-            if ranks.rank() == 0:
-                norms[index], sketches[index] = norm(whole), self._sketch(whole)
-                if kind == "gradient":
-                    small[index] = levels(whole)
-        if kind == "gradient":
-            self._arrays["gradient/levels"] = small
-        self._arrays |= {f"{kind}/sketch": sketches, f"{kind}/norm": norms, f"{kind}/digest": digests}
-        return combined
-
     def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        norms = torch.tensor([0.0 if t is None else norm(t) for t in full_each(tensors)], dtype=torch.float64)
-        return self._holding.numbers(norms)
+        return self._holding.numbers(norms(tensors))
