@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut, module_of
 from trainparity.parity.sketch_pairs import Pairs
 
@@ -30,6 +32,10 @@ class Chain:
     """Those whose values differ where the floor is too wide to say whether they agree."""
     other_bits: list[str]
     """Those whose values differ at all."""
+    given_other_bits: list[str]
+    """Those whose gradient differs at all, where both runs have one."""
+    given_more_than_rounded: list[str]
+    """Those whose gradient differs by more than one operation's rounding."""
     given_to_one: list[str]
     """What one run's model alone is given beside samples, as a hidden state."""
     touched: list[str]
@@ -69,6 +75,9 @@ class Chain:
             one_sided = [name for name in one_sided if name not in outputs]
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
+        other_bits = values.apart(names, 0.0)
+        if not other_bits and (unit := _unit_of_the_loss(difference)):
+            gradients.narrow(judged, unit)
         factor = gradients.factor(judged) if judged else 1.0
         handed_on = _MAGNIFIED * values.furthest(_made(names)) if alike else 0.0
         return cls(
@@ -77,7 +86,9 @@ class Chain:
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
             lost=values.lost(),
-            other_bits=values.beyond(names, 1.0, 0.0),
+            other_bits=other_bits,
+            given_other_bits=gradients.apart(given_back, 0.0),
+            given_more_than_rounded=gradients.apart(given_back, _REROUNDED * difference.left.layout.unit_roundoff),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
@@ -109,6 +120,12 @@ class Chain:
         """
         ends = all(name.startswith(OUTPUT) for name in off)
         return ends and bool(set(self.inside) & set(self.given_back)) and not self.reached
+
+    @property
+    def parts_on_the_way_back(self) -> list[str]:
+        """Those whose gradient differs, where all that modules return has the same bits, and the outputs' gradient."""
+        same = bool(self.judged) and not self.other_bits and not set(self.judged) & set(self.given_other_bits)
+        return self.given_more_than_rounded if same else []
 
     @property
     def first_other_bits(self) -> str | None:
@@ -145,6 +162,19 @@ def _of_no_samples(difference: "Difference") -> set[str]:
     if ours == theirs:
         return set()
     return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
+
+
+def _unit_of_the_loss(difference: "Difference") -> float | None:
+    """Return what one rounding changes in the gradient of a loss that is computed finer than its outputs are kept.
+
+    Outputs of equal bits are given a gradient that only its own storing rounds then, in both runs. None where the
+    loss itself rounds, or gradients are scaled by other numbers, which round and vanish otherwise.
+    """
+    layouts = difference.left.layout, difference.right.layout
+    if not is_coarse(layouts[0]) or not difference.same_precision or len(set(difference.numbers("scale/value"))) > 1:
+        return None
+    fine = all(0 < layout.loss_roundoff <= UNIT_ROUNDOFF["fp32"] for layout in layouts)
+    return max(layout.unit_roundoff for layout in layouts) / 2 if fine else None
 
 
 def _given_to_one(difference: "Difference") -> list[str]:
@@ -185,6 +215,9 @@ def _module(name: str) -> str:
 
 _ROUNDED = 2
 """Floors by which the gradient of equal outputs may be off for rounding alone."""
+
+_REROUNDED = 4
+"""Unit roundoffs that one operation's form may change its gradient by."""
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""

@@ -86,7 +86,21 @@ class Difference:
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
         off = {*(name for name in passed if name not in self._of_other_size), *chain.given_otherwise}
-        return bool(off) and not chain.another_form(off)
+        return (bool(off) and not chain.another_form(off)) or self.other_loss_of_same_bits
+
+    @property
+    def other_loss_of_same_bits(self) -> bool:
+        """Whether all that modules return and the gradient of the loss by it has the same bits, and the loss does not.
+
+        A term of it takes what lies inside of the model then, as an auxiliary loss, if other gradients differ: a
+        constant has none.
+        """
+        losses, chain = self.pair("rank/loss"), self.chain
+        if losses is None or not chain.judged or chain.other_bits or set(chain.judged) & set(chain.given_other_bits):
+            return False
+        ours, theirs = (float(loss.mean()) for loss in losses)
+        apart = abs(theirs - ours) > self.left.layout.unit_roundoff / 4 * max(abs(ours), abs(theirs))
+        return apart and self.distance("gradient") > 0
 
     @property
     def _of_other_size(self) -> set[str]:

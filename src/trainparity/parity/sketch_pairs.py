@@ -49,6 +49,16 @@ class Pairs:
         far = {name for name, off in zip(self.names, (apart > margin * self._floor).tolist(), strict=True) if off}
         return [name for name in names if name in far]
 
+    def apart(self, names: Sequence[str], distance: float) -> list[str]:
+        """Return those further apart than a relative distance."""
+        far = set(self._where(self._distances(1.0) > distance))
+        return [name for name in names if name in far]
+
+    def narrow(self, names: Sequence[str], floor: float) -> None:
+        """Let the floor of some names be no wider than another one."""
+        places = [self.names.index(name) for name in names]
+        self._floor[places] = self._floor[places].clamp(max=floor)
+
     def lost(self) -> list[str]:
         """Return those that differ where the floor is so wide that they might be anything.
 

@@ -33,7 +33,7 @@ def backward(difference: Difference) -> Finding | None:
         return _cut_off(difference, unused)
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
-    off = [name for name in chain.backward if not name.startswith(INPUT)]
+    off = [name for name in chain.backward or chain.parts_on_the_way_back if not name.startswith(INPUT)]
     own = own_gradients_agree(difference)
     if not off and own is not False:
         return _changed_later(difference)

@@ -1,4 +1,4 @@
-"""What is seen of a loss where backward begins: its value, and whether it is no sum of a term for each sample."""
+"""What is seen of a loss where backward begins: its value, its format, whether it is no sum of terms of samples."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trainparity.parity.recording import intercept
 from trainparity.parity.recording.apart import has_numbers
+from trainparity.parity.recording.formats import number_format
 from trainparity.parity.recording.kinds import is_dtensor
 
 _MOST_NODES = 20_000
@@ -40,6 +41,8 @@ class LossHooks(intercept.Listener):
         self._returned = returned
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
+        self.unit_roundoff = 0.0
+        """That of the coarsest format on the way from what the model returned to the loss; 0 where none was seen."""
         self.begin()
         self.end()
         intercept.listen(self)
@@ -71,6 +74,7 @@ class LossHooks(intercept.Listener):
         self._ends |= {tensor.grad_fn for tensor in self._returned() if tensor.grad_fn is not None}
         seen = look(roots, self._ends)
         self.coupled_by = self.coupled_by or seen.coupled_by
+        self.unit_roundoff = max(self.unit_roundoff, seen.unit_roundoff)
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
 
@@ -82,6 +86,8 @@ class Seen(NamedTuple):
     """Those that are made of what the model returned."""
     coupled_by: str
     """The first operation found that couples the samples of a pass; empty: none."""
+    unit_roundoff: float
+    """That of the coarsest format that an operation on the way to the loss returns."""
 
 
 _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
@@ -99,14 +105,15 @@ def look(roots: Iterable[Tensor], ends: set[Any]) -> Seen:
         ends: What made the tensors that the model returned, their `grad_fn`.
     """
     begins = [tensor for tensor in roots if tensor.grad_fn is not None]
-    made_of_outputs, coupled_by = set(ends), ""
+    made_of_outputs, coupled_by, unit_roundoff = set(ends), "", 0.0
     for node in _outermost_last([tensor.grad_fn for tensor in begins], ends):
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
             made_of_outputs.add(node)
+            unit_roundoff = max(unit_roundoff, _unit_roundoff(node))
             if not coupled_by and _couples(node, factors):
                 coupled_by = str(node.name())
-    return Seen([tensor for tensor in begins if tensor.grad_fn in made_of_outputs], coupled_by)
+    return Seen([tensor for tensor in begins if tensor.grad_fn in made_of_outputs], coupled_by, unit_roundoff)
 
 
 def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
@@ -123,6 +130,11 @@ def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
             stack.append((node, True))
             stack += [(parent, False) for parent, _ in node.next_functions if parent is not None]
     return order
+
+
+def _unit_roundoff(node: Any) -> float:
+    """Return that of the format in which an operation returns numbers."""
+    return max((number_format(made.dtype).unit_roundoff for made in node._input_metadata), default=0.0)
 
 
 def _couples(node: Any, factors: list[bool]) -> bool:

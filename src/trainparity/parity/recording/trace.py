@@ -52,6 +52,8 @@ class Layout(Record):
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""
     """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
+    loss_roundoff: float = 0.0
+    """Unit roundoff of the coarsest format in which the loss is made of what the model returns; 0: none was seen."""
     modules: dict[str, str] = Field(default_factory=dict)
     """Class by name of every module; one that extends PyTorch's names both, as `Norm(BatchNorm2d)`."""
     tied: dict[str, str] = Field(default_factory=dict)
