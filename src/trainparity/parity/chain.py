@@ -34,6 +34,10 @@ class Chain:
     """Those whose values differ at all."""
     given_other_bits: list[str]
     """Those whose gradient differs at all, where both runs have one."""
+    given_more_than_stored: list[str]
+    """Those whose gradient differs by more than a few of its numbers do that are rounded the other way."""
+    given_carried: bool
+    """Whether gradients inside differ about as far as those judged do: another form of one loss does not carry on."""
     given_more_than_rounded: list[str]
     """Those whose gradient differs by more than one operation's rounding."""
     given_to_one: list[str]
@@ -46,6 +50,8 @@ class Chain:
     """Those through which a gradient came in one run only."""
     factor: float
     """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
+    loss_is_fine: bool
+    """Whether the runs compute in a coarse format, and the loss of it in a fine one."""
     given_otherwise: list[str]
     """Those judged whose gradient is beyond the margin, by a factor or not."""
     bent: list[str]
@@ -76,8 +82,9 @@ class Chain:
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         other_bits = values.apart(names, 0.0)
-        if not other_bits and (unit := _unit_of_the_loss(difference)):
-            gradients.narrow(judged, unit)
+        loss_is_fine, unit = _loss_is_fine(difference), difference.left.layout.unit_roundoff
+        if loss_is_fine and not other_bits:  # what such outputs are given rounds where it is stored, and nowhere else
+            gradients.narrow(judged, unit / 2)
         factor = gradients.factor(judged) if judged else 1.0
         handed_on = _MAGNIFIED * values.furthest(_made(names)) if alike else 0.0
         return cls(
@@ -88,12 +95,15 @@ class Chain:
             lost=values.lost(),
             other_bits=other_bits,
             given_other_bits=gradients.apart(given_back, 0.0),
-            given_more_than_rounded=gradients.apart(given_back, _REROUNDED * difference.left.layout.unit_roundoff),
+            given_more_than_stored=gradients.apart(given_back, unit / 16),
+            given_carried=bool(judged) and gradients.carried(judged, _inside(given_back)),
+            given_more_than_rounded=gradients.apart(given_back, _REROUNDED * unit),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
             one_sided=one_sided,
             factor=factor,
+            loss_is_fine=loss_is_fine,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),
             reached=gradients.beyond(_inside(given_back), 1.0, _ROUNDED),
@@ -164,17 +174,15 @@ def _of_no_samples(difference: "Difference") -> set[str]:
     return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
 
 
-def _unit_of_the_loss(difference: "Difference") -> float | None:
-    """Return what one rounding changes in the gradient of a loss that is computed finer than its outputs are kept.
+def _loss_is_fine(difference: "Difference") -> bool:
+    """Tell whether the loss is computed finer than the model computes, in both runs.
 
-    Outputs of equal bits are given a gradient that only its own storing rounds then, in both runs. None where the
-    loss itself rounds, or gradients are scaled by other numbers, which round and vanish otherwise.
+    Not where gradients are scaled by other numbers, which round and vanish otherwise.
     """
     layouts = difference.left.layout, difference.right.layout
     if not is_coarse(layouts[0]) or not difference.same_precision or len(set(difference.numbers("scale/value"))) > 1:
-        return None
-    fine = all(0 < layout.loss_roundoff <= UNIT_ROUNDOFF["fp32"] for layout in layouts)
-    return max(layout.unit_roundoff for layout in layouts) / 2 if fine else None
+        return False
+    return all(0 < layout.loss_roundoff <= UNIT_ROUNDOFF["fp32"] for layout in layouts)
 
 
 def _given_to_one(difference: "Difference") -> list[str]:

@@ -49,7 +49,7 @@ def _nothing_proved(difference: Difference) -> tuple[Rule, Finding]:
     link, agrees = place(difference)
     left, right = difference.runs
     where = f"{right} parts from {left} in the link `{link}`" if link else "too little was recorded to place it"
-    same = f"; equal in both: {', '.join(agrees)}" if agrees else ""
+    same = f"; within the floor before it: {', '.join(agrees)}" if agrees else ""
     why = f"no test proves a cause; {where}{same}"
     return replace(_UNKNOWN, link=link), Finding(why, {"equal": agrees}, advice=_advice(difference))
 

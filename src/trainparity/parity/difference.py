@@ -90,17 +90,20 @@ class Difference:
 
     @property
     def other_loss_of_same_bits(self) -> bool:
-        """Whether all that modules return and the gradient of the loss by it has the same bits, and the loss does not.
+        """Whether the loss of modules that return the same bits has another value, and its gradient differs.
 
-        A term of it takes what lies inside of the model then, as an auxiliary loss, if other gradients differ: a
-        constant has none.
+        Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
+        auxiliary loss. The value alone proves nothing: a constant in it has no gradient.
         """
         losses, chain = self.pair("rank/loss"), self.chain
-        if losses is None or not chain.judged or chain.other_bits or set(chain.judged) & set(chain.given_other_bits):
+        if losses is None or not chain.judged or chain.other_bits or not chain.loss_is_fine:
             return False
         ours, theirs = (float(loss.mean()) for loss in losses)
-        apart = abs(theirs - ours) > self.left.layout.unit_roundoff / 4 * max(abs(ours), abs(theirs))
-        return apart and self.distance("gradient") > 0
+        apart = abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
+        if set(chain.judged) & set(chain.given_other_bits):
+            more = bool(set(chain.judged) & set(chain.given_more_than_stored))
+            return apart > _OTHER_VALUE and more and chain.given_carried
+        return apart > _OTHER_TERM and self.distance("gradient") > 0
 
     @property
     def _of_other_size(self) -> set[str]:
@@ -190,6 +193,16 @@ class Difference:
             return torch.zeros(0, 0), torch.zeros(0, 0)
         left, right = (sketch.flatten(0, 1) for sketch in found)
         return left[left.abs().sum(1) > 0], right[right.abs().sum(1) > 0]
+
+
+_NO_LOSS = 1e-30
+"""What stands below a loss of zero."""
+
+_OTHER_VALUE = 1e-5
+"""Part by which the value of one loss in single precision may differ for rounding, in another form of it."""
+
+_OTHER_TERM = 1e-4
+"""The same where the term that differs may be computed inside of the model, in its format."""
 
 
 def _norms(trace: Trace, kind: Compared, row: int) -> Tensor:

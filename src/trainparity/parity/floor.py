@@ -1,5 +1,6 @@
 """The noise floor: how far correct runs drift apart from rounding alone, measured on twins of the reference."""
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
@@ -69,6 +70,8 @@ class NoiseFloor:
         floor = torch.maximum(apart.amax(0), rounding(reference, kind))
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+        if kind == "weight":
+            floor = torch.maximum(floor, _of_few_numbers(reference, apart))
         floor = _running_maximum(reference, floor)
         if kind in KINDS:
             self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, floor)
@@ -151,6 +154,23 @@ def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
         lost &= ours > 2 * reference.layout.stored_roundoff * norms(reference, "weight")
     apart[:, :-1][lost] = torch.nan
     return torch.where(apart.isfinite(), apart, torch.nan)
+
+
+def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
+    """Return how far weights of few numbers are apart on the whole, as floor: float64 [T, P + 1]; zero for others.
+
+    One number of a twin comes as near to the reference's as chance will have it, and a weight that passes zero is small
+    where its rounding is not: the root mean square over all steps and twins stands for both.
+    """
+    lengths = norms(reference, "weight").double()
+    few = torch.tensor([math.prod(shape) < _FEW for shape in reference.layout.parameters.values()])
+    absolute = (apart[..., :-1] * lengths).square().nanmean((0, 1)).sqrt()
+    floor = torch.where(few & (lengths > 0), absolute / lengths, 0.0).nan_to_num(0.0, posinf=0.0)
+    return torch.nn.functional.pad(floor, (0, 1))
+
+
+_FEW = 8
+"""Numbers from which on the length of a tensor's distance is no matter of chance."""
 
 
 class AnalyticFloor:

@@ -7,7 +7,7 @@ from trainparity.parity.recording.trace import Layout
 MARGIN = 16.0
 """The margin of fp32: a few rare roundings may decide there, which no twin happened to make."""
 
-_COARSE = 3 / 8
+_COARSE = 5 / 16
 """Part of the margin in a coarse format, where every product is rounded, so that a distance is the sum of very many
 roundings: the furthest right run in bf16 that was seen lay at 3.4 floors, as twins move all weights by a unit of it."""
 

@@ -1,6 +1,6 @@
 """The link of an optimizer step's chain on which two runs part, by what was recorded, where no cause is proved."""
 
-from trainparity.parity.causes.passes import own_gradients_agree
+from trainparity.parity.causes.passes import adds_up, own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.records.verdict import Link
 
@@ -35,9 +35,12 @@ def _after_the_outputs(difference: Difference, agrees: list[str]) -> tuple[Link 
     if set(chain.judged) & set(chain.backward):
         return "loss", agrees
     agrees.append("the gradient of the loss by that")
-    if chain.backward or own is False:
+    ranks, passes = difference.right.layout.world_size, difference.pair("rank/backwards")
+    single = ranks == 1 and passes is not None and all(int(count.amax()) <= 1 for count in passes)
+    as_made = single and all(adds_up(trace, difference.row) for trace in (difference.left, difference.right))
+    if chain.backward or own is False or as_made:  # what a single pass adds is the gradient, which is off
         return "backward", agrees
     if own is None:
         return None, agrees
     agrees.append("what each backward pass adds")
-    return ("reduction" if difference.right.layout.world_size > 1 else "accumulation"), agrees
+    return ("reduction" if ranks > 1 else "accumulation"), agrees

@@ -39,9 +39,10 @@ def _starts(reference: Trace) -> list[int]:
     return [window.start for window in reference.layout.windows()]
 
 
-def resolutions(reference: Trace, floor: Floor, margin: float) -> list[Resolution]:
-    """Return the resolution of each kind of tensor that the reference has."""
-    return [_resolution(reference, floor, margin, kind) for kind in KINDS if len(names(reference, kind)) > 1]
+def resolutions(reference: Trace, floor: Floor, margin: float, of_updates: float) -> list[Resolution]:
+    """Return the resolution of each kind of tensor that the reference has; updates have a margin of their own."""
+    kinds = [kind for kind in KINDS if len(names(reference, kind)) > 1]
+    return [_resolution(reference, floor, of_updates if kind == "update" else margin, kind) for kind in kinds]
 
 
 def _resolution(reference: Trace, floor: Floor, margin: float, kind: Judged) -> Resolution:

@@ -54,6 +54,13 @@ class Pairs:
         far = set(self._where(self._distances(1.0) > distance))
         return [name for name in names if name in far]
 
+    def carried(self, names: Sequence[str], inside: Sequence[str]) -> bool:
+        """Tell whether what is off in some names is about as far off inside, in what is another tensor than these."""
+        places = [self.names.index(name) for name in names]
+        apart, own = self._distances(1.0), {tuple(self._left[place].tolist()) for place in places}
+        others = [place for name in inside if tuple(self._left[place := self.names.index(name)].tolist()) not in own]
+        return not others or float(apart[others].amax()) > _CARRIED * float(apart[places].amax())
+
     def narrow(self, names: Sequence[str], floor: float) -> None:
         """Let the floor of some names be no wider than another one."""
         places = [self.names.index(name) for name in names]
@@ -78,6 +85,9 @@ class Pairs:
         known = torch.where(lengths > 0, lengths, whole)
         return torch.where(apart == 0, 0.0, apart / known).nan_to_num(0.0)
 
+
+_CARRIED = 0.25
+"""Part of the distance of the outputs' gradient that is left inside of the model."""
 
 _SAME = 1e-6
 """Part of an activation by which it may differ and be the same in single precision."""

@@ -20,6 +20,7 @@ from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
+from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact
 from trainparity.records.run import Status
@@ -78,7 +79,7 @@ def judge_traces(
         return _not_judged(names, margin, f"{names[0]} diverged: {diverged}")
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
-    left, right = without_nobodys(left, right)
+    left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
@@ -118,7 +119,8 @@ def judge_traces(
         advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         unclear = {"verdict": "cannot judge", "weights": None, "reason": wide, "advice": advice}
         return verdict.model_copy(update={**unclear, "hidden_by_floor": hidden})
-    seen = resolutions(left, floor, narrow)
+    of_updates = update_width(left, floor)
+    seen = resolutions(left, floor, narrow, min(narrow, _LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
 
 

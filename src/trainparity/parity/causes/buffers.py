@@ -1,6 +1,7 @@
 """Buffers alone."""
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 
@@ -18,6 +19,12 @@ def buffers_only(difference: Difference) -> Finding | None:
     names = [name for name in difference.beyond["buffer"] if name != ALL]
     evidence: Evidence = {"buffers": names, "distance": difference.distance("buffer")}
     counter = next((name for name in names if name.endswith(_COUNTER)), None)
+    if counter is None and same_cut(difference):
+        return Finding(
+            f"only buffers differ, first {some(names)}, over the same samples in the same passes",
+            evidence,
+            "compare what updates them, as the momentum of BatchNorm's running statistics",
+        )
     if counter is None:
         return Finding(
             f"only buffers differ, first {some(names)}: each rank or micro-batch updates running statistics from its "

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import made_by_backward, own_gradients_agree
 from trainparity.parity.difference import Difference
@@ -36,12 +37,13 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     """The loop shortens the gradient without a function of PyTorch's."""
     if difference.stage != "gradient" or own_gradients_agree(difference) is not True or _made_larger(difference):
         return None
-    kept = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
-    if all(kept) and abs(kept[0] / kept[1] - 1) > 1e-3 and not scaled_always(difference):
+    kept = [kept_after_backward(trace, difference.row) for trace in _both(difference)]
+    applied = [part * part_kept(t, difference.row) for part, t in zip(kept, _both(difference), strict=True)]
+    if all(applied) and abs(applied[0] / applied[1] - 1) > 1e-3 and not scaled_always(difference):
         return Finding(
-            f"backward makes equal gradients, and {exact(kept[0], 4)} of them is left before the update in "
-            f"{difference.runs[0]}, {exact(kept[1], 4)} in {difference.runs[1]}",
-            {"kept": kept},
+            f"backward makes equal gradients, and {exact(applied[0], 4)} of them is applied in {difference.runs[0]}, "
+            f"{exact(applied[1], 4)} in {difference.runs[1]}",
+            {"kept": applied},
         )
     if not all(kept) and (numbers := _own_numbers(difference)):
         return Finding(
@@ -58,6 +60,10 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
                 {"limit": limit},
             )
     return None
+
+
+def _both(difference: Difference) -> tuple[Trace, Trace]:
+    return difference.left, difference.right
 
 
 def _own_numbers(difference: Difference) -> list[float]:

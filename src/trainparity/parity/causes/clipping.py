@@ -119,12 +119,13 @@ _GROWN = 1e-4
 
 
 def _kept(difference: Difference) -> list[float]:
-    """Return the part of the whole gradient's norm that was applied, in both runs."""
-    kept = []
-    for trace in (difference.left, difference.right):
-        before, after = (torch.linalg.vector_norm(trace.arrays[key][difference.row]) for key in _CLIPPED)
-        kept.append(float(after / before) if before > 0 else 1.0)
-    return kept
+    return [part_kept(trace, difference.row) for trace in (difference.left, difference.right)]
+
+
+def part_kept(trace: Trace, row: int) -> float:
+    """Return the part of the whole gradient's norm that was applied, of what was recorded before clipping."""
+    before, after = (torch.linalg.vector_norm(trace.arrays[key][row]) for key in _CLIPPED)
+    return float(after / before) if before > 0 else 1.0
 
 
 _CLIPPED = ("gradient/norm", "applied/norm")

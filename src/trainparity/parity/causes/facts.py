@@ -9,6 +9,9 @@ SETTING = "setting/"
 _HOW = ("foreach", "fused", "capturable", "differentiable")
 """Options that choose how an update is computed, and not which."""
 
+_BESIDE = {"decoupled_weight_decay": "weight_decay", "dampening": "momentum", "nesterov": "momentum"}
+"""Options that say how another one is applied: where that is zero in both runs they choose nothing."""
+
 
 def options(difference: Difference) -> list[str]:
     """Return the options of the optimizer, but for the learning rate, that differ for a parameter that both update."""
@@ -29,8 +32,7 @@ def _names(difference: Difference) -> list[str]:
 
 def set_otherwise(difference: Difference) -> Tensor:
     """Return the parameters for which the learning rate or another option differs: bool [P]."""
-    pairs = [pair for name in _names(difference) if (pair := difference.pair(SETTING + name)) is not None]
-    apart = [~torch.isclose(left, right, rtol=1e-6, atol=0.0, equal_nan=True) for left, right in pairs]
+    apart = [_apart(difference, name) for name in _names(difference)]
     return torch.stack([*apart, torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)]).any(0)
 
 
@@ -40,8 +42,16 @@ def rates(difference: Difference) -> bool:
 
 
 def _differs(difference: Difference, name: str) -> bool:
-    values = difference.pair(SETTING + name)
-    return values is not None and not close(*(value[held(difference)] for value in values))
+    return bool(_apart(difference, name)[held(difference)].any())
+
+
+def _apart(difference: Difference, name: str) -> Tensor:
+    """Return the parameters for which an option differs and chooses something: bool [P]."""
+    values, used = difference.pair(SETTING + name), difference.pair(SETTING + _BESIDE.get(name, name))
+    if values is None:
+        return torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)
+    apart = ~torch.isclose(*values, rtol=1e-6, atol=0.0, equal_nan=True)
+    return apart & ((used[0] != 0) | (used[1] != 0)) if used is not None and name in _BESIDE else apart
 
 
 def held(difference: Difference) -> Tensor:

@@ -7,7 +7,7 @@ from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, distances
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
+from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT, module_of
 
 
 @rule(
@@ -34,7 +34,8 @@ def forward(difference: Difference) -> Finding | None:
     agree = chain.names[: chain.names.index(str(first))]
     last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
     module, given, _ = str(first).partition(GIVEN)
-    named = f"what {module} is given" if given else f"the output of {first} ({difference.activation_kind()})"
+    kind = difference.left.layout.modules.get(module_of(str(first)), "")
+    named = f"what {module} is given" if given else f"the output of {first}{f' ({kind})' if kind else ''}"
     where = "what forward returns" if first.startswith(OUTPUT) else named
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""

@@ -101,8 +101,9 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     how = "requires_grad is off" if frozen else "no gradient reaches it"
     has = left[names.index(odd[0])] > 0 or odd[0] in difference.right.layout.frozen
     return Finding(
-        f"{some(odd)} has a gradient in {difference.who(bool(has))} only ({how} in {difference.who(not has)})",
-        {"parameters": odd, "requires_grad_differs": sorted(frozen)},
+        f"{some(odd)} {'has' if len(odd) == 1 else 'have'} a gradient in {difference.who(bool(has))} only ({how} in "
+        f"{difference.who(not has)})",
+        {"parameters": odd, **({"requires_grad_differs": sorted(frozen)} if frozen else {})},
     )
 
 
