@@ -28,8 +28,9 @@ def other_loss(difference: Difference, factor: float) -> bool:
 
     Near equal outputs, as a new model's, other losses have nearly multiples of one gradient: smoothed labels do.
     """
-    ratio = _of_losses(difference)
-    return ratio is not None and abs(ratio / factor - 1) > _SAME_FACTOR
+    ratio, chain = _of_losses(difference), difference.chain
+    exact = chain.loss_is_fine and not chain.other_bits
+    return ratio is not None and abs(ratio / factor - 1) > (_SAME_FACTOR_OF_SAME_BITS if exact else _SAME_FACTOR)
 
 
 def loss_times(difference: Difference, factor: float) -> bool:
@@ -50,6 +51,10 @@ _SAME_LOSS = 1e-4
 
 _SAME_FACTOR = 0.05
 """How far the factor of the loss may be from that of the gradient."""
+
+
+_SAME_FACTOR_OF_SAME_BITS = 0.005
+"""The same where the outputs have the same bits, and their gradient is rounded where it is stored alone."""
 
 
 def outputs_agree(difference: Difference) -> bool:

@@ -1,0 +1,102 @@
+"""Under bf16 a loss is judged at its own precision where all that the model returns has the same bits."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, log_softmax, one_hot, smooth_l1_loss
+
+import trainparity
+from tests.support.against_twins import compared
+from trainparity.records.verdict import Verdict
+
+LABELS = torch.arange(16) % 10
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of outputs, and of what lies inside of the model."""
+
+
+class Routed(nn.Module):
+    """A classifier that returns, beside its logits, how evenly its gate spreads the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.gate, self.head = nn.Linear(4, 16), nn.Linear(16, 4), nn.Linear(16, 10)
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = torch.relu(self.inner(values))
+        weights = self.gate(hidden).float().softmax(-1)
+        return self.head(hidden * weights.repeat(1, 4).to(hidden.dtype)), 4 * weights.mean(0).square().sum()
+
+
+def train(loss: Loss, folder: Path, twin: int) -> None:
+    """Train for 4 steps under bf16 autocast; the loss is computed in single precision."""
+    torch.manual_seed(0)
+    model = Routed()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                outputs, even = model(torch.randn(16, 4, generator=draws))
+            loss(outputs.float(), even).backward()
+            optimizer.step()
+
+
+def smoothed(part: float, outputs: Tensor, even: Tensor) -> Tensor:
+    return cross_entropy(outputs, LABELS, label_smoothing=part) + 0.01 * even
+
+
+def smoothed_by_hand(outputs: Tensor, even: Tensor) -> Tensor:
+    targets = 0.9 * one_hot(LABELS, 10) + 0.1 / 10
+    return -(targets * log_softmax(outputs, 1)).sum(1).mean() + even / 100
+
+
+def with_a_constant(outputs: Tensor, even: Tensor) -> Tensor:
+    return smoothed_by_hand(outputs, even) + 0.5
+
+
+def weighed(weight: float, outputs: Tensor, even: Tensor) -> Tensor:
+    return cross_entropy(outputs, LABELS, label_smoothing=0.1) + weight * even
+
+
+def towards(gamma: float, outputs: Tensor, even: Tensor) -> Tensor:
+    return smooth_l1_loss(outputs, gamma * outputs.detach().roll(1, 0) + one_hot(LABELS, 10))
+
+
+def judged(reference: Loss, other: Loss, folder: Path) -> Verdict:
+    return compared(partial(train, reference), partial(train, other), folder)
+
+
+RIGHT = {"by hand": smoothed_by_hand, "with a constant": with_a_constant}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_another_form_of_a_loss_is_the_same_training(name: str, tmp_path: Path) -> None:
+    verdict = judged(partial(smoothed, 0.1), RIGHT[name], tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
+
+
+WRONG: dict[str, tuple[Loss, Loss]] = {
+    "smoothing": (partial(smoothed, 0.1), partial(smoothed, 0.11)),
+    "weight of an auxiliary loss": (partial(weighed, 0.01), partial(weighed, 0.02)),
+    "auxiliary loss forgotten": (partial(weighed, 0.01), partial(weighed, 0.0)),
+    "discount": (partial(towards, 0.99), partial(towards, 0.98)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_another_loss_is_seen(name: str, tmp_path: Path) -> None:
+    verdict = judged(*WRONG[name], tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
+def test_a_detached_term_is_the_way_back(tmp_path: Path) -> None:
+    def detached(outputs: Tensor, even: Tensor) -> Tensor:
+        return cross_entropy(outputs, LABELS) + even.detach()
+
+    verdict = judged(lambda outputs, even: cross_entropy(outputs, LABELS) + even, detached, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
