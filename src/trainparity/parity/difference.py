@@ -74,14 +74,18 @@ class Difference:
     def passes_part(self) -> bool:
         """Whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
 
-        Asked where both runs pass the same samples in the same cut, from equal weights: no sum depends on it then.
+        Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs
+        alone can tell, by a loss that is a sum over samples: other sums may depend on the cut.
         """
         hashes, rows = self.pair("samples"), self.pair("rank/rows")
         if not is_coarse(self.left.layout) or not self.same_precision or hashes is None or rows is None:
             return False
-        if not torch.equal(*hashes) or not torch.equal(*rows) or not rows[0].any() or self.beyond["start"]:
+        if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"]:
             return False
         chain = self.chain
+        if not torch.equal(*rows):
+            coupled = self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by
+            return bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
         passed = [name for name in chain.forward if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
