@@ -227,8 +227,10 @@ LAUGHS += "".join(f"a{n}: &a{n} {{0}}{', '.join([f'*a{n - 1}'] * 10)}{{1}}\n" fo
         ("a: &a {b: *a}", "p.yaml: its aliases stand for more than"),
         (LAUGHS.format(*"[]"), "p.yaml: its aliases stand for more than"),
         (LAUGHS.format("{<<: [", "]}"), "too many keys are merged"),
-        ("configs: {on: {}}", "p.yaml: configs.1: this key is True in YAML, and no text: put it into quotes"),
-        ("1: 2", "p.yaml: 1: this key is 1 in YAML, and no text: put it into quotes"),
+        ("configs: {on: {}}", "p.yaml: configs: the key True (on, yes or true) is no text in YAML: put it into quotes"),
+        ("configs: {no: {}}", "p.yaml: configs: the key False (off, no or false) is no text in YAML: put it into"),
+        ("configs: {2.5: {}}", "p.yaml: configs: the key 2.5 is no text in YAML: put it into quotes"),
+        ("1: 2", "p.yaml: the key 1 is no text in YAML: put it into quotes"),
         (r'"\e[2J": 1', r"p.yaml: \x1b[2J: unknown key"),
         ("\n".join(f"key-{number}: 1" for number in range(999)), "p.yaml: and "),
         (f"configs: {{{'x' * 101}: {{}}}}", "string should have at most 100 characters"),
@@ -241,6 +243,16 @@ def test_a_file_that_is_no_params_file_is_named(tmp_path: Path, text: str | None
         (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(ParamsError, match=re.escape(expected)):
         load(tmp_path / "p.yaml")
+
+
+def test_a_key_that_is_no_text_is_one_mistake(tmp_path: Path) -> None:
+    """What is below it, or follows from it, has no place that the user would find."""
+    (tmp_path / "p.yaml").write_text("configs: {on: {strateg: ddp}}")
+    with pytest.raises(ParamsError) as raised:
+        load(tmp_path / "p.yaml")
+    assert (
+        len([line for line in str(raised.value).splitlines() if not line.endswith("missing; it has no default")]) == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[s
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        mistakes = error.errors()
+        mistakes = _outside_of_wrong_keys(error.errors())
         lines = [_line(model, mistake, path, prefix) for mistake in mistakes[:_MOST_LINES]]
         if left := mistakes[_MOST_LINES:]:
             lines.append(f"{path}: and {len(left):,} mistakes more")
@@ -139,6 +139,16 @@ def mistake(text: str, *keys: str) -> PydanticCustomError:
     return PydanticCustomError("mistake", "{text}", {"text": text, "keys": keys})
 
 
+def _outside_of_wrong_keys(mistakes: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out mistakes below a key that is no text: pydantic's place of them has the key as nobody wrote it."""
+    wrong = {mistake["loc"][:-1] for mistake in mistakes if mistake["loc"][-1:] == ("[key]",)}
+    return [
+        mistake
+        for mistake in mistakes
+        if mistake["loc"][-1:] == ("[key]",) or not any(mistake["loc"][: len(place)] == place for place in wrong)
+    ]
+
+
 def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Sequence[str]) -> str:
     """Write one mistake as `file: key.path: what is wrong and what is allowed`."""
     context = mistake.get("ctx", {})
@@ -164,13 +174,16 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
         case "mistake":
             text = context["text"]
         case "string_type" | "invalid_key" if is_key or mistake["type"] == "invalid_key":
-            text = f"this key is {_SHORT.repr(value)} in YAML, and no text: put it into quotes"
+            del keys[-1]
+            text = f"the key {_SHORT.repr(value)}{_WRITTEN.get(repr(value), '')} is no text in YAML: put it into quotes"
         case _:
             text = f"{_SHORT.repr(value)}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}"
     place = ".".join(key if key.isprintable() else repr(key)[1:-1] for key in keys)
-    return f"{path}: {place}: {text}"
+    return ": ".join(part for part in (str(path), place, text) if part)
 
 
+_WRITTEN = {"True": " (on, yes or true)", "False": " (off, no or false)", "None": " (null, ~ or nothing)"}
+"""What stands in a file where YAML has a key that is no text."""
 _MOST_LINES = 50
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200

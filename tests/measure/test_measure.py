@@ -148,6 +148,13 @@ def test_kernels_that_were_compiled_cold_are_found_by_a_deterministic_training()
     assert not folder.parent.exists() and os.environ.get("TORCHINDUCTOR_CACHE_DIR") == before
 
 
+def test_a_cache_that_cannot_be_made_fails_no_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It only saves time; a run that needs the cache itself says what is wrong with it."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file/cache"))
+    compilation.prepare()
+
+
 @pytest.mark.parametrize("name", ["compilation_time_metrics", "counters"])
 def test_a_torch_without_the_account_gives_no_figures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compilation.reset()  # before the name goes: this version of torch itself needs it there

@@ -1,9 +1,12 @@
+import errno
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from trainparity.records import tensors
 from trainparity.records.tensors import save
 
 
@@ -25,3 +28,24 @@ def test_what_the_system_refuses_is_an_error_of_the_system(tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError) as raised:
         save({"a": torch.zeros(9)}, tmp_path / "nowhere/a")
     assert raised.value.filename == str(tmp_path / "nowhere/a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error while serializing: I/O error: No space left on device (os error 28)",
+        'Error while serializing: IoError(Os { code: 28, kind: StorageFull, message: "No space left on device" })',
+    ],
+)
+def test_every_form_of_what_the_system_refuses_is_read(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's versions write it differently."""
+
+    def refuse(*_: object) -> None:
+        raise SafetensorError(text)
+
+    monkeypatch.setattr(tensors, "save_file", refuse)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        save({"a": torch.zeros(9)}, tmp_path / "a")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))

@@ -18,7 +18,7 @@ from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
-from trainparity.running.folder import replacing
+from trainparity.running.folder import folder_of_pair, replacing
 from trainparity.running.record import Settings, record_command
 
 
@@ -55,6 +55,16 @@ def test_two_recordings_at_a_time_do_not_share_a_folder(tmp_path: Path) -> None:
         done = trainparity("run", "runs/a", "--steps", 1, "--", python(), "train.py", cwd=tmp_path)
     assert done.returncode == 2 and "runs/a: another process records into it" in done.stderr
     assert not done.stdout and not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder in which even root can make none")
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/proc/nowhere/a"])
+def test_a_folder_that_cannot_be_made_is_named(folder: str) -> None:
+    said = f"the folder {folder} can't be made: No such file or directory"
+    with pytest.raises(RunError, match=said), replacing(Path(folder)):
+        pass
+    with pytest.raises(RunError, match=said), folder_of_pair(Path(folder)):
+        pass
 
 
 def test_a_script_that_ends_before(tmp_path: Path) -> None:

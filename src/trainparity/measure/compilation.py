@@ -19,7 +19,8 @@ _LATE_BACKWARD = "backward._backward_impl"
 Not `bw_compiler`, which lies inside either of the two: a frame with dynamic shapes compiles its backward at once.
 """
 
-_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""Variables that name the folders in which compilers keep what they made."""
 
 
 def prepare() -> None:
@@ -28,7 +29,7 @@ def prepare() -> None:
     It builds and loads libraries to see which vector instructions work here, one after the other (7 s, measured). Its
     headers, precompiled (5 s), it would keep beside temporary files, which go at a run's end.
     """
-    with suppress(ImportError, AttributeError):
+    with suppress(Exception):  # the time is lost then, nothing else; what the run needs itself, it says
         from torch._inductor import codecache, cpu_vec_isa
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -50,7 +51,7 @@ def own_kernels() -> Iterator[None]:
     (https://docs.pytorch.org/docs/stable/torch.compiler_config.html)
     """
     empty = tempfile.TemporaryDirectory(prefix="trainparity-kernels-", ignore_cleanup_errors=True)
-    with empty as folder, in_environment({name: str(Path(folder) / name.lower()) for name in _CACHES}):
+    with empty as folder, in_environment({name: str(Path(folder) / name.lower()) for name in CACHES}):
         yield
 
 

@@ -32,7 +32,7 @@ def complete(content: Any) -> Any:
         named = configuration.get("reference") if isinstance(configuration, dict) else None
         if isinstance(named, str) and named in _PRECISIONS:
             references.setdefault(named, {"precision": named})
-    own = {name: {"left": REFERENCE, "right": name} for name in configs}
+    own = {name: {"left": REFERENCE, "right": name} for name in configs if isinstance(name, str)}
     return content | {"references": references, "configs": configs, "pairs": own | pairs}
 
 

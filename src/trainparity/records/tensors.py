@@ -1,5 +1,6 @@
 """How tensors are written: as safetensors, which refuses tensors that share memory, as tied weights do."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,9 @@ def save(tensors: Mapping[str, Tensor], path: Path) -> None:
     except SafetensorError as error:
         if not (refused := _REFUSED.search(str(error))):
             raise
-        raise OSError(int(refused["number"]), refused["what"], str(path)) from None
+        number = int(refused["number"] or refused["code"])
+        raise OSError(number, os.strerror(number), str(path)) from None
 
 
-_REFUSED = re.compile(r"I/O error: (?P<what>.+) \(os error (?P<number>\d+)\)")
-"""What stands in the exception of a library in Rust that got an error of the system."""
+_REFUSED = re.compile(r"I/O error: .+\(os error (?P<number>\d+)\)|IoError\(Os \{ code: (?P<code>\d+),")
+"""What stands in the exception of a library in Rust that got an error of the system: today's form, an older one."""

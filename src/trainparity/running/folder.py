@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from glob import escape
 from pathlib import Path
@@ -60,12 +60,16 @@ def replacing(folder: Path) -> Iterator[Path]:
     What a killed recording left beside it, of whichever run, is removed too. A link to a folder stays one.
 
     Raises:
-        RunError: the folder holds something else, or another process records into it.
+        RunError: the folder can't be made or holds something else, or another process records into it.
     """
     folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
     check_replaceable(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(f".{folder.name}{_UNFINISHED}", folder.parent, f".?*{_UNFINISHED}????????", _put_back) as place:
+    with ExitStack() as stack:
+        with _made(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            others = f".?*{_UNFINISHED}????????"
+            beside = scratch(f".{folder.name}{_UNFINISHED}", folder.parent, others, _put_back)
+            place = stack.enter_context(beside)
         rivals = folder.parent.glob(f".{escape(folder.name)}{_UNFINISHED}????????")
         if any(rival != place and has_owner(rival) for rival in rivals):
             raise RunError(f"{folder}: another process records into it; name another folder")
@@ -76,6 +80,15 @@ def replacing(folder: Path) -> Iterator[Path]:
             if folder.exists():
                 folder.rename(place / _OLD)
             unfinished.rename(folder)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Name the user's own folder where the system refuses it, or what lies beside it meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"the folder {folder} can't be made: {error.strerror}; name another one") from None
 
 
 def _put_back(place: Path) -> None:
@@ -93,10 +106,11 @@ def folder_of_pair(named: Path | None) -> Iterator[Path]:
         named: What the user calls it; None: a new one, called by the time.
 
     Raises:
-        RunError: another process has it.
+        RunError: it can't be made, or another process has it.
     """
     folder = named or _new()
-    folder.mkdir(parents=True, exist_ok=True)
+    with _made(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):  # of a file system without locks

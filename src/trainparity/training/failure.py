@@ -1,12 +1,15 @@
 """What a rank says of its own death, for the launcher."""
 
 import errno
+import os
 import re
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainparity.errors import said
+from trainparity.measure.compilation import CACHES
 from trainparity.training.spec import Failure, RunSpec
 
 
@@ -23,7 +26,8 @@ def sentence(error: BaseException) -> str:
     own = [frame for frame in frames if not _LIBRARIES.search(frame.filename) and Path(frame.filename).exists()]
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name})" if own else ""
     text = f"{type(error).__name__}: {said(error)}".removesuffix(": ")
-    return "; ".join([text + place, *getattr(error, "__notes__", ())])
+    caches = [f"set {name}, which is {os.environ[name]}, to a folder that can be written" for name in _refused(error)]
+    return "; ".join([text + place, *getattr(error, "__notes__", ()), *caches])
 
 
 _LIBRARIES = re.compile(rf"site-packages|/lib/python|^<|^{re.escape(str(Path(__file__).parents[1]))}/")
@@ -32,12 +36,36 @@ _LIBRARIES = re.compile(rf"site-packages|/lib/python|^<|^{re.escape(str(Path(__f
 
 def is_for_want_of_room(error: BaseException) -> bool:
     """Tell whether an exception, or what it was raised for, is the machine's refusal to write a file."""
-    found: BaseException | None = error
-    while found:
+    if any(_refused(error)):
+        return True
+    for found in _chain(error):
         if isinstance(found, OSError) and found.errno in _NO_ROOM:
             return True
-        found = found.__cause__ or found.__context__
+        # A compiler is a process of its own: what the system told it is in its output only.
+        of_compiler = type(found).__module__.startswith(_COMPILERS)
+        if of_compiler and any(os.strerror(number) in said(found) for number in _NO_ROOM):
+            return True
     return False
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+_COMPILERS = ("torch._inductor.", "torch._dynamo.", "triton.")
+"""Modules whose errors hold what a compiler has written."""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, then what it was raised for."""
+    found: BaseException | None = error
+    while found:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _refused(error: BaseException) -> Iterator[str]:
+    """Yield the variables that name a compiler's cache in which the system refused to make a file."""
+    files = [found.filename for found in _chain(error) if isinstance(found, OSError)]
+    paths = [Path(file) for file in files if isinstance(file, str)]
+    for name in CACHES:
+        cache = Path(os.environ.get(name) or os.devnull)  # which holds no file
+        if any(path.is_relative_to(cache) or (cache.is_relative_to(path) and not path.exists()) for path in paths):
+            yield name

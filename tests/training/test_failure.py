@@ -1,0 +1,53 @@
+"""What a rank says of its own death, and what of it is the machine's refusal to write a file."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from torch._inductor.exc import CppCompileError, InductorError
+
+from trainparity.training.failure import is_for_want_of_room, sentence
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as found:
+        return found
+
+
+def compiling(output: str) -> BaseException:
+    """Return what torch.compile raises where the compiler of C++ wrote this; no other error is in the chain."""
+    return raised(InductorError(CppCompileError(["g++", "header.hpp"], output), None))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_what_a_compiler_could_not_write_is_for_want_of_room(number: int) -> None:
+    assert is_for_want_of_room(compiling(f"fatal error: when writing output to header.i: {os.strerror(number)}"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        compiling("kernel.cpp:3:1: error: expected ';' before '}' token"),
+        ValueError(os.strerror(errno.ENOSPC)),  # the user's own words
+        FileNotFoundError(errno.ENOENT, "No such file or directory", "data.csv"),
+    ],
+)
+def test_another_error_is_not_for_want_of_room(error: BaseException) -> None:
+    assert not is_for_want_of_room(error)
+    assert "set " not in sentence(error)
+
+
+@pytest.mark.parametrize("name", ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"])
+@pytest.mark.parametrize("refused", ["nowhere", "nowhere/cache", "nowhere/cache/ab/kernel.cpp"])
+def test_a_compilers_cache_that_is_refused_is_named_by_its_variable_and_fails_no_run(
+    name: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = str(tmp_path / "nowhere/cache")
+    monkeypatch.setenv(name, cache)
+    cause = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / refused))
+    error = raised(RuntimeError("no kernel"), cause)
+    assert sentence(error).endswith(f"; set {name}, which is {cache}, to a folder that can be written")
+    assert is_for_want_of_room(error)
