@@ -129,20 +129,6 @@ def test_a_tensor_that_the_batch_lacks_is_answered_with_what_it_has(monkeypatch:
     assert raised.value.__notes__ == ["the batch has images, labels, samples, noise"]
 
 
-def raise_one(batch: Batch) -> torch.Tensor:
-    raise KeyError("oops")
-
-
-@pytest.mark.parametrize("of_another", [raise_one, lambda batch: {"a": batch["images"]}["oops"]])
-def test_a_key_that_was_not_asked_of_the_batch_is_left_alone(
-    of_another: Callable[[Batch], torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Scored, "loss", lambda self, model, batch: of_another(batch))
-    with pytest.raises(KeyError) as raised:
-        asked("loss")
-    assert not hasattr(raised.value, "__notes__")
-
-
 def test_a_container_is_no_block() -> None:
     """It is never called, so nothing of it would be compiled."""
 

@@ -1,8 +1,6 @@
 """A workload whose answers are checked: what a method returns that it may not is named, with what is allowed."""
 
-import linecache
 import operator
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -174,18 +172,9 @@ def _asked(batch: Batch, method: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return method(*arguments)
     except KeyError as error:
-        if _comes_from(batch, error):
+        if error.args and error.args[0] not in batch:
             error.add_note(f"the batch has {', '.join(batch)}")
         raise
-
-
-def _comes_from(batch: Batch, error: KeyError) -> bool:
-    """Tell whether an error was raised by an index into the batch, and not by code or another mapping of the user's."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    line = linecache.getline(place.filename, place.lineno or 0).encode()
-    name, index, _ = line[place.colno : place.end_colno].decode(errors="replace").partition("[")
-    return bool(index) and frame.f_locals.get(name.strip()) is batch
 
 
 def kind(value: object) -> str:
