@@ -299,6 +299,39 @@ def test_ranks_spawned_by_the_script(tmp_path: Path) -> None:
     assert Trace.load(run).layout.world_size == 2 and len(Trace.load(run).layout.steps) == 6
 
 
+STEP = "        optimizer.step()\n"
+EARLIER = {
+    "as it ends": (STEP + "        if rank and step == 2: return\n", "at step 3 rank 1 has ended", 0),
+    "as it destroys its process group": (
+        STEP + "        if rank and step == 2: return torch.distributed.destroy_process_group()\n",
+        "at step 3 rank 1 has ended",
+        0,
+    ),
+    "without any step": (STEP, "rank 1 records nothing", 2),
+}
+
+
+@pytest.mark.parametrize("end", EARLIER)
+def test_a_rank_that_leaves_before_the_others_is_not_waited_for(end: str, tmp_path: Path) -> None:
+    step, said, code = EARLIER[end]
+    script = DDP.replace(STEP, step)
+    if code:
+        script = script.replace(OPTIMIZER, "    if rank: return\n" + OPTIMIZER)
+    command = [*torchrun().split(), write(tmp_path, script)]
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 6, "--", *command, cwd=tmp_path)
+    assert done.returncode == code and said in done.stderr.splitlines()[-1], done.stderr
+    assert code or Trace.load(tmp_path / "runs/a").layout.steps == [0, 1, 2]
+
+
+def test_a_script_that_fails_has_not_come_to_its_end(tmp_path: Path) -> None:
+    script = write(
+        tmp_path, PLAIN.replace("        optimizer.step()\n", "        optimizer.step()\n        assert step < 2\n")
+    )
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 6, "--", python(), script, cwd=tmp_path)
+    assert done.returncode == 1 and "to the script's end" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("the command failed with exit code 1")
+
+
 def test_a_rank_that_the_first_rank_starts(tmp_path: Path) -> None:
     """As Lightning starts them: the ranks have no parent in common."""
     start = """

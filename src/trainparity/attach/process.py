@@ -2,11 +2,13 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainparity.attach.first_pass import FirstPass
 from trainparity.attach.leaving import call_before_exit, leave, leave_now
@@ -54,8 +56,25 @@ class Process:
             self._made(optimizer)
 
         module.Optimizer.__init__ = made
+        self._leave_at_end()
         module.register_optimizer_step_pre_hook(self._stepping)
         module.register_optimizer_step_post_hook(self._stepped)
+
+    def _leave_at_end(self) -> None:
+        """Tell the other ranks when this process ends or destroys its process group, whether it has recorded or not."""
+        from trainparity.parity.recording.destruction import call_before_destruction
+
+        started = os.getpid()
+
+        def tell() -> None:
+            group = sys.modules.get("torch.distributed")
+            if os.getpid() == started and group is not None and group.is_available() and group.is_initialized():
+                from trainparity.parity.recording.presence import leave
+
+                leave(records=bool(self._pid))
+
+        atexit.register(tell)
+        call_before_destruction(tell)
 
     def _made(self, optimizer: "Optimizer") -> None:
         self._session.mark("optimizer")
@@ -163,8 +182,11 @@ class Process:
             record()
         except Exception as error:
             remedy = f"; {remedy_of(error)}" if isinstance(error, ImportError) else ""
-            self._session.fail(f"{type(error).__name__}: {error}{remedy}")
-            raise SystemExit(2) from error
+            self._fail(f"{type(error).__name__}: {error}{remedy}", error)
+
+    def _fail(self, why: str, error: Exception | None = None) -> NoReturn:
+        self._session.fail(why)
+        raise SystemExit(2) from error
 
     def _record_all(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
         from trainparity.attach.owners import beside
@@ -234,18 +256,29 @@ class Process:
             return
         first = next(iter(self._recorded.items()), None)
         if first is not None and optimizer is first[0]:
-            self._optimizers.count_anew()
-            self._made_steps(first[1].step)
-            if first[1].step == 1:
-                self._session.mark("step")
-            if limit and (first[1].step >= limit or first[1].ended):
-                self._stop()
+            self._after_step(*first)
             return
         if any(wraps(optimizer, recorded) for recorded in self._recorded):
             return
         made = self._optimizers.count_step(optimizer)
         if limit and made >= limit:
             self._stop()  # the first recorded optimizer makes no more steps, or nothing is recorded here
+
+    def _after_step(self, optimizer: "Optimizer", recorder: "Recorder") -> None:
+        """Go on, or stop, after a step of the first recorded optimizer."""
+        limit = self._session.plan.steps
+        if recorder.parted:  # the training goes on: other ranks may wait for this one
+            if not any(one.step for one in self._recorded.values()):
+                self._fail(recorder.ended)
+            if limit and recorder.step + self._optimizers.count_step(optimizer) >= limit:
+                self._stop()
+            return
+        self._optimizers.count_anew()
+        self._made_steps(recorder.step)
+        if recorder.step == 1:
+            self._session.mark("step")
+        if limit and (recorder.step >= limit or recorder.ended):
+            self._stop()
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""
@@ -254,12 +287,14 @@ class Process:
             return
         self._stopped = True
         if self._recorded:
-            import torch
+            from trainparity.parity.recording import presence
 
-            from trainparity.parity.recording import ranks
-
+            parted = any(recorder.parted for recorder in self._recorded.values())
             self._ended()
-            ranks.gather(torch.zeros(1))
+            if parted:
+                leave()
+            with suppress(presence.RanksPart):  # one has left before
+                presence.Presence("trainparity/stop").come(presence.for_at_most(presence.ABSENCE_S))
         leave()
 
     def _ended(self) -> None:

@@ -62,9 +62,10 @@ class Session:
             (self.folder / name).touch()
 
     def fail(self, message: str) -> None:
-        """Say why this training can't be recorded."""
-        with suppress(FileNotFoundError):
-            (self.folder / f"failed-{os.getpid()}").write_text(message, encoding="utf-8")
+        """Say why this training can't be recorded, unless that is said: what fails then follows from it."""
+        path = self.folder / f"failed-{os.getpid()}"
+        with suppress(FileNotFoundError, FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(message)
 
     def claim(self, training: str, rank: int) -> bool:
         """Reserve the recording for this process; tell whether its training is the first and no other has its rank.

@@ -17,6 +17,7 @@ from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint, joined
+from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.trace import MODELS, Layout
@@ -185,6 +186,11 @@ class Recorder:
         return not self._stepped and self._session.watch.backward.begun
 
     @property
+    def parted(self) -> bool:
+        """Whether the recording ended because the ranks make no more steps together."""
+        return bool(self._session.watch.parted)
+
+    @property
     def outgrown(self) -> str:
         """Which parameters the model has got or lost since recording began; empty: none."""
         return self._session.watch.structure.changed()
@@ -227,7 +233,11 @@ class Recorder:
         if changed := self.outgrown:
             self._end_early(f"from step {self.step} on the model has other parameters: {changed}")
             return
-        self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
+        try:
+            self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
+        except RanksPart as error:
+            self._end_early(f"at step {self.step} {error}")
+            return
         self.step += 1
         self._loss = torch.nan
         self._busy = True  # a window may load the optimizer's state, which may call its step

@@ -49,7 +49,7 @@ def record_command(runner: Runner, command: Command, folder: Path, settings: Set
 def record_main(runner: Runner, command: Command, folder: Path, settings: Settings, shown: Path) -> RunRecord:
     """Record the run itself into `folder`, which will be `shown`; raises as `record_command`."""
     found, code = _record(runner, command, folder, settings)
-    say(f"{shown}: {_summary(found)}")
+    say(f"{shown}: {_summary(found, code)}")
     return RunRecord(
         command=str(command),
         steps=found.steps,
@@ -133,15 +133,19 @@ def _tail(log: Path) -> str:
     return "\n".join(lines[-_LAST_LINES:])
 
 
-def _summary(found: Recorded) -> str:
+def _summary(found: Recorded, code: int) -> str:
     text = (
         f"{found.steps} optimizer steps of {found.model} ({found.num_parameters:,} parameters) with {found.optimizer}"
     )
     text += "".join(f", {other}" for other in found.beside)
     if found.ended:
         text += f", recorded no further: {found.ended}"
-    else:
-        text += ", then stopped" if found.stopped else ", to the script's end"
+    elif found.stopped:
+        text += ", then stopped"
+    elif not code:
+        text += ", to the script's end"
+    if code:
+        text += f"; the command failed with exit code {code}"
     if found.not_recorded:
         text += f"; NOT recorded: {'; '.join(found.not_recorded)}"
     return text

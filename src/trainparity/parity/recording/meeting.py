@@ -3,29 +3,24 @@
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
+from hashlib import blake2b
 from typing import Any, NamedTuple, Self
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainparity.parity.recording import ranks
+from trainparity.parity.recording import presence, ranks
 from trainparity.parity.recording.hooks import Hook
+from trainparity.parity.recording.presence import Presence, RanksPart
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model
 
 GRACE_S = 180.0
 """How long a rank may stand still, with more forward passes than this one, before it is taken not to make the step."""
 
 _numbers = itertools.count()
-
-
-class RankLeftBehind(RuntimeError):
-    """A rank makes an optimizer step that another one does not make."""
-
-
-class OtherModel(RuntimeError):
-    """Ranks train other parameters, as the stages of a pipeline do."""
 
 
 class Place(IntEnum):
@@ -64,13 +59,17 @@ class Meeting:
         self._name = f"trainparity/meeting-{next(_numbers)}"
         self._state = State(0, 0, 0)
         self._model, self._alike = model, False
+        self._presence = Presence(self._name)
         self.active = False
+        self.parted = ""
+        """Why the ranks meet no more; empty: they do."""
         # Not of the model inside: DDP talks to other ranks before it calls that.
         called = [] if is_compiled(model) else [model]
         self._handles = [one.register_forward_pre_hook(Hook(self._count_pass)) for one in called]
 
     def close(self) -> None:
-        """Count no more."""
+        """Count no more, and let no other rank wait for this one."""
+        self._presence.leave()
         for handle in self._handles:
             handle.remove()
 
@@ -91,77 +90,88 @@ class Meeting:
             told: Something that this rank tells the others there.
 
         Returns:
-            What each rank tells; None where another one has left this place out, as one that does not clip: nothing can
-            be gathered here.
-
-        Raises:
-            RankLeftBehind: A rank passes samples forward, and does not come.
-            OtherModel: A rank has other parameters, so that what they gather would be of other sizes.
+            What each rank tells; None where another one has left this place out, as one that does not clip, or where
+            the ranks have `parted`: nothing can be gathered here.
         """
-        while True:
-            self._wait_for_next_rank()
+        while not self.parted:
+            try:
+                self._come()
+            except RanksPart as error:
+                self.parted = str(error)
+                break
             places, every = ranks.gather(torch.tensor([int(place), int(told)])).T
             if place < places.amax():
                 return None
             if place == places.amin():
                 return list(map(bool, every.tolist()))
+        return None
 
-    def _wait_for_next_rank(self) -> None:
-        store = _store()
-        if store is not None and not self._alike:
-            store.set(f"{self._key(ranks.rank())}/model", self._parameters())
+    def _come(self) -> None:
+        """Wait for the other ranks.
+
+        Raises:
+            RanksPart: One does not come, or has other parameters, so that what they gather would be of other sizes.
+        """
+        refusal = self._other_parameters()
         self._tell(self._state._replace(met=self._state.met + 1))
-        if store is not None:
-            other = (ranks.rank() + 1) % ranks.world_size()
-            wait_for(lambda: self._read(store, other), self._state, other)
-            self._compare_with(store, other)
+        self._presence.come(Patience(self._read, self._state).lost, refusal)
 
-    def _compare_with(self, store: Any, other: int) -> None:
-        if self._alike:
-            return
-        if store.get(f"{self._key(other)}/model") != self._parameters().encode():
-            raise OtherModel(
-                f"rank {ranks.rank()} trains other parameters than rank {other}, as the stages of a pipeline do: only "
-                "ranks that hold one model, whole or in shards, can be recorded together"
+    def _other_parameters(self) -> str:
+        """Say which rank trains others than this one; empty: none that has come before."""
+        store = presence.store_of_group()
+        if store is None or self._alike:
+            return ""
+        mine, rank = self._parameters(), ranks.rank()
+        theirs, _, other = presence.say(store, f"{self._name}/model", f"{mine} {rank}").partition(" ")
+        if theirs != mine:
+            return (
+                f"rank {rank} trains other parameters than rank {other}, as the stages of a pipeline do: only ranks "
+                "that hold one model, whole or in shards, can be recorded together"
             )
         self._alike = True
+        return ""
 
     def _parameters(self) -> str:
-        return str([(name, list(parameter.shape)) for name, parameter in unwrap_model(self._model).named_parameters()])
+        named = unwrap_model(self._model).named_parameters()
+        return blake2b(str([(name, list(parameter.shape)) for name, parameter in named]).encode()).hexdigest()
 
     def _tell(self, state: State) -> None:
         self._state = state
-        if (store := _store()) is not None:
-            store.set(self._key(ranks.rank()), state.write())
+        if not self.parted and (store := presence.store_of_group()) is not None:
+            with suppress(dist.DistError):  # the store is gone, which the next meeting tells
+                store.set(self._key(ranks.rank()), state.write())
 
-    def _read(self, store: Any, rank: int) -> State:
-        key = self._key(rank)
+    def _read(self, rank: int) -> State:
+        store, key = presence.store_of_group(), self._key(rank)
         return State.read(store.get(key)) if store.check([key]) else State(0, 0, 0)
 
     def _key(self, rank: int) -> str:
         return f"{self._name}/{rank}"
 
 
-def wait_for(read: Callable[[], State], mine: State, other: int) -> None:
-    """Wait until another rank has come as far as this one.
+class Patience:
+    """With the ranks that have not come as far as this one: the next of them is looked at until it has."""
 
-    Raises:
-        RankLeftBehind: It has made more forward passes of the step than this one, and stands still.
-    """
-    before, since, pause = mine, time.monotonic(), 0.0002
-    while (seen := read())[:2] < mine[:2]:
-        if seen != before or seen.step < mine.step or seen.passes <= mine.passes:
-            before, since = seen, time.monotonic()
-        elif time.monotonic() - since > GRACE_S:
-            raise RankLeftBehind(
-                f"rank {other} does not make the optimizer step that rank {ranks.rank()} makes: it has begun "
-                f"{seen.passes} forward passes since its last one, and rank {ranks.rank()} {mine.passes}. Call "
+    def __init__(self, read: Callable[[int], State], mine: State) -> None:
+        rank, size = ranks.rank(), ranks.world_size()
+        self._read, self._mine, self._rank = read, mine, rank
+        self._awaited = [(rank + further) % size for further in range(1, size)]
+        self._before, self._since = (rank, mine), time.monotonic()
+
+    def lost(self) -> str:
+        """Say why a rank is not waited for any longer; empty: it is."""
+        while (seen := self._read(self._awaited[0]))[:2] >= self._mine[:2] and len(self._awaited) > 1:
+            del self._awaited[0]
+        other = self._awaited[0]
+        if (other, seen) != self._before:
+            self._before, self._since = (other, seen), time.monotonic()
+        stands_s = time.monotonic() - self._since
+        if seen.step == self._mine.step and seen.passes > self._mine.passes and stands_s > GRACE_S:
+            return (
+                f"rank {other} does not make the optimizer step that rank {self._rank} makes: it has begun "
+                f"{seen.passes} forward passes since its last one, and rank {self._rank} {self._mine.passes}. Call "
                 "optimizer.step(), and what clips gradients, on every rank"
             )
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
-
-
-def _store() -> Any:
-    """Return the process group's store; None without another rank."""
-    return dist.distributed_c10d._get_default_store() if ranks.world_size() > 1 else None
+        if stands_s > presence.ABSENCE_S:
+            return f"rank {other} has not come to the step that rank {self._rank} makes, for {stands_s:.0f} s"
+        return ""

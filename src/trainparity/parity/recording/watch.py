@@ -24,6 +24,7 @@ from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
@@ -122,9 +123,14 @@ class StepWatch:
 
     @unseen
     def end(self) -> dict[str, Tensor]:
-        """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update."""
+        """Return the watched step's arrays, complete on rank 0. Every rank must call it after the update.
+
+        Raises:
+            RanksPart: the ranks did not meet in this step.
+        """
         clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
         every = self._meeting.meet(Place.END, clipped_early)
+        self._expect_all()
         parameters = self._parameters()
         gradients: list[Tensor | None] = [parameter.grad for parameter in parameters]
         if every and any(every):  # what was clipped is not what is applied
@@ -133,6 +139,7 @@ class StepWatch:
         arrays = self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
+            self._expect_all()
         if self._ranks_apart:
             gradients = averaged(parameters, gradients)
         arrays["applied/norm"] = self._norms(gradients) if self._evaluations < 2 else self._applied
@@ -148,6 +155,15 @@ class StepWatch:
         self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
+
+    @property
+    def parted(self) -> str:
+        """Why the ranks are recorded together no longer; empty: they are."""
+        return self._meeting.parted
+
+    def _expect_all(self) -> None:
+        if self.parted:
+            raise RanksPart(self.parted)
 
     def _of_each_rank(self, weights: int) -> dict[str, Tensor]:
         """Return what every rank has seen for itself; `weights` is a hash over the rank's own."""
