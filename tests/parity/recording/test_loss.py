@@ -75,7 +75,7 @@ def test_a_loss_that_is_no_sum_over_samples_is_coupled(name: str) -> None:
 def test_a_sum_over_samples_is_not(name: str) -> None:
     outputs = torch.nn.Linear(4, 3)(IMAGES)
     loss = SEPARABLE[name](outputs)
-    assert look([loss], {outputs.grad_fn}) [:2] == ([loss], "")
+    assert look([loss], {outputs.grad_fn})[:2] == ([loss], "")
 
 
 @pytest.mark.parametrize(("name", "operation"), [("contrast", "MmBackward0"), ("squares", "")])
