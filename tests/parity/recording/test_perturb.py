@@ -39,3 +39,13 @@ def test_both_parts_of_a_complex_weight_move(dtype: torch.dtype) -> None:
     apart = (torch.view_as_real(model.weight.detach().resolve_conj()) / before - 1) / unit
     assert torch.allclose(apart.abs(), torch.ones_like(apart), atol=1e-4)
     assert {tuple(signs) for signs in apart.sign().flatten(0, 1).tolist()} == {(1, 1), (1, -1), (-1, 1), (-1, -1)}
+
+
+def test_noise_moves_both_parts_of_complex_numbers_and_of_their_gradients() -> None:
+    given = torch.randn(1000, dtype=torch.complex64, requires_grad=True)
+    moved = Noise(seed=1, tf32=False)(given)
+    moved.backward(torch.full_like(given, 1 + 1j))
+    assert given.grad is not None
+    for found, expected in ((moved.detach(), given.detach()), (given.grad, torch.full_like(given, 1 + 1j))):
+        apart = torch.view_as_real(found) / torch.view_as_real(expected.detach()) - 1
+        assert (apart.abs() < 2.0**-21).all() and (apart != 0).float().mean() > 0.9

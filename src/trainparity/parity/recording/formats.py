@@ -100,6 +100,11 @@ def computed_in(model: nn.Module, autocast: torch.dtype | None) -> NumberFormat:
     return found
 
 
+def device_of(model: nn.Module) -> torch.device:
+    """Return where a model computes: the device of the first parameter that has numbers, else the CPU."""
+    return next((p.device for p in model.parameters() if not p.is_meta), torch.device("cpu"))
+
+
 def where_float64_is(tensor: Tensor) -> Tensor:
     """Return a tensor on a device that has float64: its own, or for one on mps the CPU."""
     return tensor.cpu() if tensor.device.type == "mps" else tensor

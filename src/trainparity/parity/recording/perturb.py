@@ -30,7 +30,7 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
-            if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter):
+            if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter) or parameter.is_meta:
                 continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0
@@ -56,6 +56,8 @@ class Noise:
 
     def __call__(self, tensor: torch.Tensor, unit: float = 0.0) -> torch.Tensor:
         """Return the moved tensor, of the same shape and dtype; `unit` is a coarser format's roundoff."""
+        if tensor.is_complex():
+            return as_complex(self(as_real(tensor), unit))
         self._count += 1
         unit = unit or self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
         generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))
