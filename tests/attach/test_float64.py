@@ -27,6 +27,19 @@ def test_whatever_format_is_asked_for_float64_is_what_comes(dtype: torch.dtype) 
     assert [tensor.dtype for tensor in made] == [torch.float64] * len(made)
 
 
+def test_complex_numbers_are_those_of_two_float64() -> None:
+    elsewhere = torch.ones(3, dtype=torch.complex64)
+    with Float64():
+        made = [
+            torch.zeros(3, dtype=torch.complex64),
+            elsewhere + 1,
+            torch.ones(3).to(torch.complex64),
+            torch.ones(3).cfloat(),
+            torch.fft.fft(torch.ones(3)) @ torch.randn(3, 2, dtype=torch.complex64),
+        ]
+    assert [tensor.dtype for tensor in made] == [torch.complex128] * len(made)
+
+
 def test_integers_and_what_is_changed_in_place_stay_what_they_are() -> None:
     ours = torch.zeros(3)
     with Float64():

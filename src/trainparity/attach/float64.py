@@ -15,9 +15,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-_COARSER = (torch.float32, torch.float16, torch.bfloat16)
-_CASTS = ("float", "half", "bfloat16")
-"""Methods of tensors that are named after a format."""
+_WIDER = {
+    **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64),
+    **dict.fromkeys((torch.complex64, torch.complex32), torch.complex128),
+}
+"""What takes the place of coarser formats."""
+_CASTS = {
+    **dict.fromkeys(("float", "half", "bfloat16"), torch.float64),
+    **dict.fromkeys(("cfloat", "chalf"), torch.complex128),
+}
+"""Methods of tensors that are named after a format, and the one that takes its place."""
 
 
 class Float64(TorchFunctionMode):
@@ -35,7 +42,7 @@ class Float64(TorchFunctionMode):
         if name in ("__get__", "__set__"):  # an attribute, such as `grad`, stays the tensor that it is
             return func(*args, **(kwargs or {}))
         if name in _CASTS and args and isinstance(args[0], Tensor):
-            func, args = Tensor.double, args[:1]
+            func, args = Tensor.to, (args[0], _CASTS[name])
         first = 1 if name.endswith("_") or name == "__setitem__" else 0  # which is changed in place
         args = (*args[:first], *(tree_map(_widened, value) for value in args[first:]))
         result = func(
@@ -48,10 +55,10 @@ class Float64(TorchFunctionMode):
 def _widened(value: object) -> object:
     """Return a format or a tensor in float64 in place of a coarser one; anything else as it is."""
     if isinstance(value, torch.dtype):
-        return torch.float64 if value in _COARSER else value
-    if type(value) is Tensor and value.dtype in _COARSER:
+        return _WIDER.get(value, value)
+    if type(value) is Tensor and value.dtype in _WIDER:
         with torch._C.DisableTorchFunction():
-            return value.double()
+            return value.to(_WIDER[value.dtype])
     return value
 
 

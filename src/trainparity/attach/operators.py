@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.records.operators import OperatorCall, OperatorLog
 
@@ -52,7 +53,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Run an operator; see `TorchDispatchMode`."""
         result = func(*args, **(kwargs or {}))
-        tensor = next((leaf for leaf in tree_leaves(result) if type(leaf) in _PLAIN and leaf.is_floating_point()), None)
+        tensor = next((leaf for leaf in tree_leaves(result) if type(leaf) in _PLAIN and is_inexact(leaf)), None)
         if tensor is None or func.is_view or (place := _place(sys._getframe(1))) is None:
             return result
         numbers = self._sketch(tensor) if tensor.layout == torch.strided else torch.zeros(0)

@@ -8,10 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding
+from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, sketches
 from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
@@ -106,10 +106,10 @@ class NoiseFloor:
 def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
     """Name a twin that ran otherwise, or does not start where the reference does, within what it was moved by.
 
-    Of parameters that another optimizer holds nothing is said: it may have made its step before.
+    Of parameters that another optimizer moves nothing is said: it may have made its step before.
     """
     layout = reference.layout
-    held = [place for place, name in enumerate(layout.parameters) if name not in layout.unoptimised]
+    held, still = _held(layout), _still(reference)
     rows = [w.start for w in layout.windows() if not layout.steps[w.start] % (layout.window or layout.steps[-1] + 1)]
     for number, twin in enumerate(twins, 1):
         for key in _SHARED:
@@ -120,8 +120,10 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
                     f"twin {twin.layout.twin or number} ran with {what} {theirs}, not {ours}: it is no twin of this run"
                 )
         unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
-        apart = distances(reference, twin, "start")[rows][:, held]
-        if not bool((apart <= _MOVED * unit).all()):
+        apart = distances(reference, twin, "start")[rows, :-1]
+        # A frozen mask may hold infinities, of which no distance is known.
+        elsewhere = (held & ~(apart <= _MOVED * unit)) | (still & (apart > max(_MOVED * unit, _GROWN)))
+        if bool(elsewhere.any()):
             return (
                 f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run. Give the "
                 "script a seed for the first weights, and let no twin resume what another run has saved"
@@ -129,11 +131,26 @@ def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
     return None
 
 
+def _held(layout: Layout) -> Tensor:
+    """Return the parameters that the optimizer holds: bool [P]."""
+    unheld = set(layout.unoptimised)
+    return torch.tensor([name not in unheld for name in layout.parameters])
+
+
+def _still(trace: Trace) -> Tensor:
+    """Return the parameters that start all steps from the same numbers, as frozen ones do: bool [P]."""
+    starts = sketches(trace, "start")
+    return ((starts == starts[:1]) | (starts.isnan() & starts[:1].isnan())).all(2).all(0)
+
+
 _SHARED = ("world_size", "precision", "optimizer")
 """What a twin shares with its reference: its distance is no rounding otherwise, and would excuse too much."""
 
 _MOVED = 8
 """Unit roundoffs that a twin may start away from the reference; it is moved by one, and rounded to its format."""
+
+_GROWN = 1e-3
+"""Distance of weights that stand still: an optimizer that held them before may have let their rounding grow so far."""
 
 _USELESS = 0.03
 """Floor that excuses half of a whole gradient at the default margin."""

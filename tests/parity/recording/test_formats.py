@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from trainparity.parity.recording.formats import accumulated_in, computed_in, reduced_in
+from trainparity.parity.recording.formats import accumulated_in, computed_in, reduced_in, stored_in
 
 
 @pytest.fixture
@@ -53,3 +53,20 @@ def test_a_model_that_is_its_own_module_is_looked_through_once() -> None:
             return self
 
     assert reduced_in(Plain(2, 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(torch.complex64, "fp32"), (torch.complex128, "fp64"), (torch.complex32, "fp16")]
+)
+def test_complex_numbers_are_computed_in_the_format_of_their_parts(dtype: torch.dtype, name: str) -> None:
+    model = nn.ParameterList([torch.zeros(2, dtype=dtype)])
+    assert (computed_in(model, None).name, stored_in(model).name) == (name, name)
+
+
+@pytest.mark.parametrize("stored", [torch.int64, torch.float8_e4m3fn, torch.float4_e2m1fn_x2])
+def test_a_frozen_weight_of_few_bits_or_integers_is_not_what_a_model_computes_in(stored: torch.dtype) -> None:
+    weight = nn.Parameter(torch.zeros(8, dtype=torch.uint8).view(stored), requires_grad=False)
+    alone, beside = nn.Module(), nn.Linear(2, 2, dtype=torch.bfloat16)
+    alone.weight, beside.stored = weight, weight
+    assert (computed_in(alone, None).name, stored_in(alone).name) == ("fp32", "fp32")
+    assert (computed_in(beside, None).name, stored_in(beside).name) == ("bf16", "bf16")

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm, row_digests
 
 SKETCH = Sketcher(64)
 
@@ -95,3 +95,25 @@ def test_a_digest_depends_on_the_order_and_sees_the_last_bit() -> None:
     y = x.clone()
     y[500] = torch.nextafter(y[500], torch.tensor(10.0))
     assert digest(y) != digest(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_are_measured_by_both_parts(dtype: torch.dtype) -> None:
+    x = torch.randn(8, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    y = x.conj()
+    assert norm(x) == norm(y) == pytest.approx(float(torch.linalg.vector_norm(x)), rel=1e-6)
+    assert SKETCH(x - y).norm().item() == pytest.approx(float(2 * x.imag.norm()), rel=1e-6)
+    assert digest(x) != digest(y)
+    assert torch.equal(levels(x), levels(torch.view_as_real(x)))
+    assert (row_digests(x) != row_digests(y)).all()
+
+
+def test_a_meta_tensor_has_no_numbers() -> None:
+    x = torch.empty(8, 3, device="meta")
+    assert (norm(x), digest(x), SKETCH(x).count_nonzero(), levels(x).count_nonzero()) == (0, 0, 0, 0)
+
+
+def test_a_packed_format_is_known_by_its_bytes() -> None:
+    x = torch.arange(1, 9, dtype=torch.uint8)
+    packed = x.view(torch.float4_e2m1fn_x2)
+    assert (norm(packed), digest(packed)) == (norm(x), digest(x)) and torch.equal(SKETCH(packed), SKETCH(x))

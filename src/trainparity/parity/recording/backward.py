@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.apart import has_numbers, unseen
+from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
@@ -31,7 +32,7 @@ class BackwardHooks:
         self._sketch = Sketcher(SIZE)
         self._handles: list[Any] = []
         self.active = False
-        parameters = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+        parameters = [parameter for parameter in model.parameters() if is_inexact(parameter)]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
         self._signed = list(zip(parameters, signs, strict=True))

@@ -6,6 +6,8 @@ import platform
 import torch
 from torch import nn
 
+from trainparity.parity.recording.formats import device_of
+
 _VARIABLES = ("ATEN_", "CUBLAS", "CUDA_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "NCCL_", "OMP_", "ONEDNN_", "PYTORCH_",
               "TORCH")  # fmt: skip
 """Beginnings of the names of environment variables that torch and its libraries read."""
@@ -16,7 +18,7 @@ _PLACES = ("TORCHELASTIC_", "_DIR", "_HOME", "_ID", "_PATH")
 
 def conditions(model: nn.Module) -> dict[str, str]:
     """Return the facts by name, as text."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     facts: dict[str, object] = {
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -19,7 +19,8 @@ class NumberFormat(NamedTuple):
 
 
 def number_format(dtype: torch.dtype) -> NumberFormat:
-    """Return the format of a dtype; of one that is not listed, such as fp8, what torch says of it."""
+    """Return the format of a dtype: of a complex one that of its parts, of one such as fp8 what torch says of it."""
+    dtype = dtype.to_real()
     if dtype in _NAMES:
         return NumberFormat(_NAMES[dtype], UNIT_ROUNDOFF[_NAMES[dtype]])
     return NumberFormat(str(dtype).removeprefix("torch."), torch.finfo(dtype).eps / 2)
@@ -27,11 +28,30 @@ def number_format(dtype: torch.dtype) -> NumberFormat:
 
 def stored_in(model: nn.Module) -> NumberFormat:
     """Return the format that updates round to: that of the coarsest parameter."""
-    return _coarsest([parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()])
+    return _coarsest(_dtypes(model))
 
 
 def _coarsest(dtypes: list[torch.dtype]) -> NumberFormat:
     return max(map(number_format, dtypes), key=lambda found: found.unit_roundoff)
+
+
+def _dtypes(model: nn.Module) -> list[torch.dtype]:
+    """Return the formats of a model's parameters, torch's default where they tell none.
+
+    A frozen parameter of integers or in fp8, such as a quantised weight, is stored so; products take it in another one.
+    """
+    found = [p.dtype for p in model.parameters() if is_inexact(p) and (p.requires_grad or not is_packed(p))]
+    return found or [torch.get_default_dtype()]
+
+
+def is_inexact(tensor: Tensor) -> bool:
+    """Tell whether a tensor's numbers are rounded, and can have gradients: real or complex ones, no integers."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def is_packed(tensor: Tensor) -> bool:
+    """Tell whether a tensor has fewer than 16 bits for each number, as fp8."""
+    return tensor.dtype.to_real().itemsize < 2
 
 
 def sharded_in(model: nn.Module) -> list[torch.dtype]:
@@ -74,14 +94,27 @@ def accumulated_in(model: nn.Module) -> NumberFormat | None:
 
 def computed_in(model: nn.Module, autocast: torch.dtype | None) -> NumberFormat:
     """Return the format of a model's products: autocast's or FSDP2's choice, else that of the coarsest parameter."""
-    dtypes = [parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()]
-    dtypes = sharded_in(model) or dtypes
-    found = number_format(autocast) if autocast else _coarsest(dtypes)
+    found = number_format(autocast) if autocast else _coarsest(sharded_in(model) or _dtypes(model))
     if found.name == "fp32" and torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32:
         return NumberFormat("tf32", UNIT_ROUNDOFF["tf32"])
     return found
 
 
+def device_of(model: nn.Module) -> torch.device:
+    """Return where a model computes: the device of the first parameter that has numbers, else the CPU."""
+    return next((p.device for p in model.parameters() if not p.is_meta), torch.device("cpu"))
+
+
 def where_float64_is(tensor: Tensor) -> Tensor:
     """Return a tensor on a device that has float64: its own, or for one on mps the CPU."""
     return tensor.cpu() if tensor.device.type == "mps" else tensor
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor's real and imaginary parts as [..., 2]; another tensor as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def as_complex(parts: Tensor) -> Tensor:
+    """Return real and imaginary parts [..., 2] as complex numbers [...]."""
+    return torch.complex(parts[..., 0], parts[..., 1])  # `view_as_complex` refuses some strides

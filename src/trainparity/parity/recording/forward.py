@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map_only
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.apart import has_numbers, in_backward, unseen
 from trainparity.parity.recording.evaluations import Evaluations
+from trainparity.parity.recording.formats import device_of
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
@@ -201,7 +202,7 @@ class ForwardHooks:
 
     @unseen
     def _see_autocast(self) -> None:
-        device = next((p.device.type for p in self._model.parameters()), "cpu")
+        device = device_of(self._model).type
         if torch.is_autocast_enabled(device):
             self.autocast = torch.get_autocast_dtype(device)
             if self.on_autocast:

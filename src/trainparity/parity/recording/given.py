@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.formats import NumberFormat, number_format
+from trainparity.parity.recording.formats import NumberFormat, as_real, number_format
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 
@@ -38,7 +38,7 @@ class GivenGradients:
 
 def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:
     """Return the half format that all numbers of fp32 gradients have; None if they have more digits, or are few."""
-    found = [gradient.flatten() for gradient in gradients if gradient.numel()]
+    found = [as_real(gradient).flatten() for gradient in gradients if gradient.numel()]
     if not found or any(g.dtype != torch.float32 for g in found) or len(torch.unique(torch.cat(found).abs())) < _MANY:
         return None
     for dtype in (torch.bfloat16, torch.float16):

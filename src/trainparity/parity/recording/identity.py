@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.passes import as_dense, has_rows
 from trainparity.parity.recording.sketch import mix, row_digests
 
@@ -70,7 +71,7 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
 def is_one_sample(given: Tensor, module: nn.Module) -> bool:
     """Tell whether a vector is the features of one sample, as reinforcement learning gives them, and not a batch."""
     first = next((part for part in module.modules() if isinstance(part, nn.Linear)), None)
-    return given.ndim == 1 and given.is_floating_point() and first is not None and first.in_features == len(given)
+    return given.ndim == 1 and is_inexact(given) and first is not None and first.in_features == len(given)
 
 
 def never_zero(samples: Tensor) -> Tensor:

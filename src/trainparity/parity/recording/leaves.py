@@ -43,7 +43,7 @@ class Leaves:
         if _drops(module) and isinstance(inputs[0], Tensor):
             self._see(name + GIVEN, inputs[0].detach())
         self._see(name, output)
-        exact = isinstance(output, Tensor) and output.dtype in (torch.float32, torch.float64)
+        exact = isinstance(output, Tensor) and output.dtype.to_real() in (torch.float32, torch.float64)
         if not self.noise or not isinstance(output, Tensor) or is_dtensor(output) or not has_rows(output):
             return None
         # In coarser formats the moved weights say enough: few of their roundings depend on a sum's order. Of an

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.apart import has_numbers, unseen
-from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
 from trainparity.parity.recording.generators import state_outside_of_torch
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
@@ -115,8 +115,8 @@ class Pass:
         """
         self._calls[module] += 1
         name = of_call(module, min(self._calls[module], _MOST_CALLS))
-        floating = (tensor for tensor in tensors(output) if tensor.is_floating_point())
-        return name if any(self.see_tensor(name, tensor, sketch, noise) for tensor in floating) else None
+        inexact = (tensor for tensor in tensors(output) if is_inexact(tensor))
+        return name if any(self.see_tensor(name, tensor, sketch, noise) for tensor in inexact) else None
 
     def see_draws(self, state: int) -> None:
         """Note whether the pass has drawn random numbers, by the state of torch's generators after it."""
@@ -130,7 +130,7 @@ class Pass:
         if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch)) is None:
             return False
         _add(self.activations, name, seen)
-        self.numbers[name] += tensor.numel()
+        self.numbers[name] += tensor.numel() * (1 + tensor.is_complex())
         if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
@@ -149,8 +149,8 @@ class Pass:
         in_memory = tensor.layout == torch.strided and not (is_dtensor(tensor) or tensor.is_nested or tensor.is_meta)
         if not in_memory or not tensor.numel():
             return None
-        bounded = torch.nan_to_num(where_float64_is(tensor.detach()).double(), posinf=_INFINITE, neginf=-_INFINITE)
-        _add(self.activations, name + _WHOLE, sketch(bounded))
+        exact = where_float64_is(as_real(tensor.detach())).double()
+        _add(self.activations, name + _WHOLE, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
         return name + _WHOLE
 
     @unseen
@@ -166,7 +166,7 @@ class Pass:
             return None
         if len(tensor) % len(self._hashes):
             return None
-        rows = where_float64_is(tensor.detach()).reshape(len(self._hashes), -1)
+        rows = where_float64_is(as_real(tensor.detach())).reshape(len(self._hashes), -1)
         signs = self._signs(_signs_used(rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if len(rows) <= at_once:

@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format, where_float64_is
+from trainparity.parity.recording.formats import (
+    UNIT_ROUNDOFF,
+    as_complex,
+    as_real,
+    is_inexact,
+    is_packed,
+    number_format,
+    where_float64_is,
+)
 from trainparity.parity.recording.groups import part
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
@@ -17,19 +25,21 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
     """Move every weight by half an ulp up or down at random, in place, but for those `without`, by identity.
 
     In a precision below fp32 the ulp is that precision's, as its products round that coarsely. Ranks that hold
-    the same weights move them alike; shards are moved where they lie.
+    the same weights move them alike; shards are moved where they lie. Integers stay, and numbers of fewer than 16 bits
+    (fp8): no rounding of what computes with them makes others of them.
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
-            if id(parameter) in without:
+            if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter) or parameter.is_meta:
                 continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0
             generator = torch.Generator().manual_seed(derived_seed(seed, index, place))
-            signs = torch.randint(0, 2, local.shape, generator=generator, dtype=torch.int8) * 2 - 1
-            whole = where_float64_is(local)
+            exact = where_float64_is(as_real(local)).double()
+            signs = torch.randint(0, 2, exact.shape, generator=generator, dtype=torch.int8) * 2 - 1
+            moved = exact * (1 + unit_roundoff * signs.to(exact.device, exact.dtype))
             # `data`: a forward pass may go on that has used the weight, and its backward pass may come yet.
-            local.data.copy_(whole.double() * (1 + unit_roundoff * signs.double().to(whole.device)))
+            local.data.copy_(as_complex(moved) if local.is_complex() else moved)
 
 
 class Noise:
@@ -46,6 +56,8 @@ class Noise:
 
     def __call__(self, tensor: torch.Tensor, unit: float = 0.0) -> torch.Tensor:
         """Return the moved tensor, of the same shape and dtype; `unit` is a coarser format's roundoff."""
+        if tensor.is_complex():
+            return as_complex(self(as_real(tensor), unit))
         self._count += 1
         unit = unit or self._units.get(tensor.dtype, number_format(tensor.dtype).unit_roundoff)
         generator = torch.Generator(tensor.device).manual_seed(derived_seed(self._seed, self._count))

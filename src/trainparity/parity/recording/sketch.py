@@ -7,7 +7,7 @@ from operator import add
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.formats import where_float64_is
+from trainparity.parity.recording.formats import as_real, where_float64_is
 
 _CHUNK = 1 << 20
 _CACHED = 1 << 16
@@ -19,8 +19,14 @@ _MIX = (-7046029254386353131, -4658895280553007687)
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have."""
-    return tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have; of a meta tensor none.
+
+    Complex ones are two numbers each; those of a packed format (fp4), which is not computed in, are taken by bytes.
+    """
+    if tensor.is_meta:
+        return torch.zeros(0)
+    dense = as_real(tensor.detach().to_dense() if tensor.is_sparse else tensor.detach())
+    return dense.view(torch.uint8) if dense.dtype == torch.float4_e2m1fn_x2 else dense
 
 
 class Sketcher:
@@ -144,7 +150,7 @@ def _weighted(bits: Tensor) -> Tensor:
 
 def row_digests(tensor: Tensor) -> Tensor:
     """Hash the bits of each row of a tensor [B, ...]: int64 [B]. Trailing zeros don't count: they may be padding."""
-    rows = tensor.detach().contiguous()[:, None].flatten(1)
+    rows = as_real(tensor.detach()).contiguous()[:, None].flatten(1)
     if rows.dtype == torch.bool:
         rows = rows.to(torch.uint8)
     bits = rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[rows.element_size()])

@@ -1,0 +1,93 @@
+"""Models whose parameters are not all real numbers in memory: integers, complex numbers, meta tensors."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
+from trainparity.records.verdict import Verdict
+
+
+class Quantised(nn.Linear):
+    """A frozen weight of bytes, and what is trained beside it."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 4)
+        self.stored = nn.Parameter(torch.randint(0, 9, (16, 4), dtype=torch.uint8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x @ (self.stored.float() - 4)
+
+
+class Complex(nn.Module):
+    """Nothing but complex weights; what the inner module returns is complex too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 4, dtype=torch.complex64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.view_as_real(self.inner(x.to(torch.complex64))).flatten(1)
+
+
+class Offloaded(nn.Linear):
+    """A frozen weight whose numbers are elsewhere, before those that are trained."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 4)
+        frozen = nn.Parameter(torch.zeros(4, device="meta"), requires_grad=False)
+        self._parameters = {"frozen": frozen, **self._parameters}
+
+
+def record(kind: type[nn.Module], folder: Path, *, factor: float = 1.0, parts: int = 1, twin: int = 0) -> None:
+    """Train a model; its gradients, or the imaginary parts of complex ones, are multiplied by a factor."""
+    torch.manual_seed(0)
+    data = torch.randn(6, 8, 16)
+    model = kind()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            for part in batch.chunk(parts):
+                (model(part).square().mean() / parts).backward()
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    numbers = torch.view_as_real(parameter.grad)[..., 1] if parameter.is_complex() else parameter.grad
+                    numbers *= factor
+            optimizer.step()
+
+
+def judged(kind: type[nn.Module], folder: Path, *, factor: float) -> Verdict:
+    """Judge two micro-batches, and a factor, against a reference with two twins."""
+    record(kind, folder / "reference")
+    for twin in (1, 2):
+        record(kind, folder / "reference", parts=2, twin=twin)
+    record(kind, folder / "other", parts=2, factor=factor)
+    return compare_folders(folder / "reference", folder / "other")
+
+
+@pytest.mark.parametrize("kind", [Quantised, Complex, Offloaded])
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, "equivalent"), (1.005, "different")])
+def test_a_fault_is_told_from_rounding(kind: type[nn.Module], factor: float, expected: str, tmp_path: Path) -> None:
+    assert judged(kind, tmp_path, factor=factor).verdict == expected
+
+
+def test_what_complex_modules_return_is_seen(tmp_path: Path) -> None:
+    record(Complex, tmp_path)
+    trace = Trace.load(tmp_path)
+    assert "inner" in trace.layout.activations
+    place = trace.layout.activations.index("inner")
+    for kind in ("activation", "activation_gradient"):
+        assert (trace.arrays[f"{kind}/sketch"][:, place] != 0).any()
+
+
+def test_a_model_of_integers_alone_is_recorded_as_one_that_does_not_change(tmp_path: Path) -> None:
+    model = nn.ParameterList([nn.Parameter(torch.arange(3), requires_grad=False)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path, twin=1):
+        optimizer.step()
+    assert Trace.load(tmp_path / "twins" / "1").layout.precision == "fp32"
