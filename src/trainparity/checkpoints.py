@@ -15,14 +15,23 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from trainparity.records.base import replacing, write_text
+from trainparity.records.base import RecordError, replacing, write_text
 from trainparity.records.tensors import save as save_tensors
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def model_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return all parameters and buffers whole on the CPU, on rank 0. Every rank must call it."""
+    """Return all parameters and buffers whole on the CPU, on rank 0. Every rank must call it.
+
+    Raises:
+        RecordError: a parameter is on the meta device.
+    """
+    if empty := [name for name, parameter in model.named_parameters() if parameter.is_meta]:
+        raise RecordError(
+            f"the state of a training cannot be kept: {empty[0]} is on the meta device and has no numbers. Give it "
+            "some before the training begins, or record without windows (`every`)"
+        )
     state: dict[str, Any] = get_model_state_dict(model, options=_OPTIONS)
     return {name: _plain(tensor) for name, tensor in state.items()}
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import trainparity
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.base import RecordError
 from trainparity.records.verdict import Verdict
 
 
@@ -43,13 +44,13 @@ class Offloaded(nn.Linear):
         self._parameters = {"frozen": frozen, **self._parameters}
 
 
-def record(kind: type[nn.Module], folder: Path, *, factor: float = 1.0, parts: int = 1, twin: int = 0) -> None:
+def record(kind: type[nn.Module], folder: Path, *, factor: float = 1.0, parts: int = 1, **options: int) -> None:
     """Train a model; its gradients, or the imaginary parts of complex ones, are multiplied by a factor."""
     torch.manual_seed(0)
     data = torch.randn(6, 8, 16)
     model = kind()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    with trainparity.record(model, optimizer, folder, twin=twin):
+    with trainparity.record(model, optimizer, folder, **options):
         for batch in data:
             optimizer.zero_grad()
             for part in batch.chunk(parts):
@@ -91,3 +92,8 @@ def test_a_model_of_integers_alone_is_recorded_as_one_that_does_not_change(tmp_p
     with trainparity.record(model, optimizer, tmp_path, twin=1):
         optimizer.step()
     assert Trace.load(tmp_path / "twins" / "1").layout.precision == "fp32"
+
+
+def test_windows_need_the_numbers_of_all_parameters(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="frozen is on the meta device and has no numbers"):
+        record(Offloaded, tmp_path, every=3)
