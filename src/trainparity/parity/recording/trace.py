@@ -188,9 +188,12 @@ class StepArrays:
         self._steps: dict[str, list[Tensor]] = {}
 
     def append(self, values: Mapping[str, Tensor]) -> None:
-        """Add a step."""
-        for name, value in values.items():
-            self._steps.setdefault(name, []).append(value)
+        """Add a step; what it has not is zero, as an option that another optimizer has."""
+        made = len(next(iter(self._steps.values()), []))
+        for name in values.keys() - self._steps.keys():
+            self._steps[name] = [torch.zeros_like(values[name])] * made
+        for name, column in self._steps.items():
+            column.append(values[name] if name in values else torch.zeros_like(column[-1]))
 
     def stacked(self) -> dict[str, Tensor]:
         """Return all steps, ragged ones padded with zeros to the largest shape."""

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
-from trainparity.parity.recording.arrays import GRADIENT, StepArrays, norms
 from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
@@ -26,6 +25,7 @@ from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.seeds import derived_seed
+from trainparity.parity.recording.snapshot import GRADIENT, Snapshot, norms
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
@@ -114,7 +114,7 @@ class StepWatch:
         self._meeting.begin()
         self.forward.begin(expected, noise)
         self.backward.begin(noise)
-        self._arrays = StepArrays(self._sketch_size)
+        self._arrays = Snapshot(self._sketch_size)
         self._gradient_seen = self._ranks_apart = False
         self._backwards_seen = 0
         self._evaluations = 0

@@ -14,7 +14,7 @@ GRADIENT = "gradient"
 """The kind of tensors of which the sizes of the smallest numbers are recorded too."""
 
 
-class StepArrays(dict[str, Tensor]):
+class Snapshot(dict[str, Tensor]):
     """A step's arrays by name, complete on rank 0."""
 
     def __init__(self, sketch_size: int) -> None:
