@@ -15,6 +15,7 @@ ABSENCE_S = 600.0
 
 _GO = "go"
 _LEFT = "trainparity/left"
+_ENDED = "has ended its training, or left the process group"
 
 
 class RanksPart(RuntimeError):
@@ -34,7 +35,7 @@ class Presence:
         """Tell the others, if any wait for this rank now or later, that it comes no more."""
         call_no_more(self.leave)
         if (store := store_of_group()) is not None:
-            say(store, self._over, why or f"rank {ranks.rank()} has ended its training, or left the process group")
+            say(store, self._over, why or f"rank {ranks.rank()} {_ENDED}")
 
     def come(self, lost: Callable[[], str], refusal: str = "") -> None:
         """Wait until every rank has come here as often as this one; all of them then go on, or none does.
@@ -97,12 +98,8 @@ class Presence:
 def leave(records: bool) -> None:
     """Tell the other ranks that this process ends; `records`: it has recorded what it trained."""
     if (store := store_of_group()) is not None:
-        why = (
-            "has left the process group"
-            if records
-            else "records nothing: only runs whose ranks all train can be recorded"
-        )
-        say(store, _LEFT, f"rank {ranks.rank()} {why}")
+        nothing = "records nothing: only runs whose ranks all train can be recorded"
+        say(store, _LEFT, f"rank {ranks.rank()} {_ENDED if records else nothing}")
 
 
 def for_at_most(seconds: float) -> Callable[[], str]:
