@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.launch.deaths import Machine, reason
+from trainparity.launch.deaths import Machine, for_want_of_room, reason
 from trainparity.training.spec import ENDED, EXIT_NO_ROOM, STACKS, Failure
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer"
@@ -49,6 +49,15 @@ def test_an_exception_of_its_own_is_blamed_before_a_peers_and_before_what_it_bro
 def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path: Path, code: int, says: str) -> None:
     report(tmp_path, 0, PEER)
     assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
+
+
+def test_a_rank_that_the_launcher_ends_has_told_that_there_was_no_room(tmp_path: Path) -> None:
+    report(tmp_path, 0, PEER)
+    codes = {0: 1, 1: -signal.SIGTERM}
+    assert not for_want_of_room(tmp_path, codes) and for_want_of_room(tmp_path, {1: EXIT_NO_ROOM})
+    told = Failure(rank=1, time=2.0, message="OSError: [Errno 28] No space left", traceback="", no_room=True)
+    told.write(tmp_path / "failure-1.json")
+    assert for_want_of_room(tmp_path, codes)
 
 
 def test_what_torchs_distributed_package_refuses_is_no_lost_connection(tmp_path: Path) -> None:

@@ -48,6 +48,17 @@ class Machine:
         return sum(found) if found else None
 
 
+def for_want_of_room(work: Path, codes: dict[int, int]) -> bool:
+    """Tell whether a rank died as the machine refused to write a file: there may be room the next time."""
+    return EXIT_NO_ROOM in codes.values() or any(report.no_room for report in _reports(work).values())
+
+
+def _reports(work: Path) -> dict[int, Failure]:
+    """Return what ranks said of their deaths, the first death first."""
+    failures = [Failure.read(path) for path in work.glob("failure-*.json")]
+    return {failure.rank: failure for failure in sorted(failures, key=lambda failure: failure.time)}
+
+
 def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Machine) -> str:
     """Say in one line why a run failed.
 
@@ -57,9 +68,8 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
         ranks: The ranks of this machine.
         machine: Made before the run started.
     """
-    failures = [Failure.read(path) for path in work.glob("failure-*.json")]
-    reports = {failure.rank: failure for failure in sorted(failures, key=lambda failure: failure.time)}
-    for report in reports.values() if EXIT_NO_ROOM not in codes.values() else ():
+    reports = _reports(work)
+    for report in reports.values() if not for_want_of_room(work, codes) else ():
         print(report.traceback, file=sys.stderr)
     stuck = _Stuck(work)
     own = next((report for report in reports.values() if not _is_echo(report)), None)

@@ -6,14 +6,14 @@ from typing import Self
 
 from trainparity.environment import num_nodes
 from trainparity.errors import UserError
-from trainparity.launch.deaths import Machine, reason
+from trainparity.launch.deaths import Machine, for_want_of_room, reason
 from trainparity.launch.processes import run_workers
 from trainparity.ownership import owned
 from trainparity.params import Configuration, Timing
 from trainparity.records import layout
 from trainparity.records.base import Record, move_folder, write_text
 from trainparity.records.run import Status
-from trainparity.training.spec import ENDED, EXIT_NO_ROOM, STACKS, Result, RunSpec
+from trainparity.training.spec import ENDED, STACKS, Result, RunSpec
 
 _MADE_FROM = "made-from.json"
 
@@ -81,7 +81,7 @@ def _train(spec: RunSpec) -> Status:
     if codes or not result.exists():
         ranks = range(spec.configuration.num_processes) if num_nodes() == 1 else ()  # of the others nothing is known
         why = reason(spec.work, codes, ranks, machine)
-        if EXIT_NO_ROOM in codes.values():  # kept as failed, it would stay so when there is room
+        if for_want_of_room(spec.work, codes):  # kept as failed, it would stay so when there is room
             raise UserError(f"{spec.run}: {why}; make room, and run it again to resume from the last checkpoint")
         return status_of(spec.run, spec.configuration, status="failed", reason=why, **facts)
     trained = Result.read(result)

@@ -13,10 +13,10 @@ from trainparity.measure.compilation import CACHES
 from trainparity.training.spec import Failure, RunSpec
 
 
-def report(spec: RunSpec, rank: int, message: str) -> None:
+def report(spec: RunSpec, rank: int, message: str, *, no_room: bool = False) -> None:
     """Write why this rank dies; called while the exception is handled."""
     line = " ".join(message.split())[:2000]
-    failure = Failure(rank=rank, time=time.time(), message=line, traceback=traceback.format_exc())
+    failure = Failure(rank=rank, time=time.time(), message=line, traceback=traceback.format_exc(), no_room=no_room)
     failure.write(spec.work / f"failure-{rank}.json")
 
 

@@ -92,6 +92,8 @@ class Failure(Record):
     message: str
     """The exception's type and text, in one line."""
     traceback: str
+    no_room: bool = False
+    """Whether the machine refused to write a file; the exit code says so too, unless the launcher ended the rank."""
 
 
 class Result(Record):

@@ -53,7 +53,7 @@ def main() -> int:
     except BaseException as error:  # KeyboardInterrupt, too: SIGINT is noted only, so the user's code has raised it
         no_room = failure.is_for_want_of_room(error)
         with suppress(OSError) if no_room else nullcontext():
-            failure.report(spec, rank, failure.sentence(error))
+            failure.report(spec, rank, failure.sentence(error), no_room=no_room)
         return EXIT_NO_ROOM if no_room else 1
     (spec.work / ENDED.format(rank)).touch()
     return 0
