@@ -8,7 +8,7 @@ from trainparity.parity.recording.snapshot import GRADIENT, Snapshot, norms
 
 def test_a_missing_tensor_counts_as_zero_and_has_its_place() -> None:
     given = torch.tensor([3.0, 4.0])
-    arrays = Snapshot(8)
+    arrays = Snapshot(Sketcher(8))
     arrays.record("weight", [None, given])
     assert arrays["weight/norm"].tolist() == [0.0, 5.0]
     assert arrays["weight/digest"][0] == 0 != arrays["weight/digest"][1]
@@ -17,13 +17,13 @@ def test_a_missing_tensor_counts_as_zero_and_has_its_place() -> None:
 
 def test_the_hash_over_all_tells_apart_what_differs_in_one_bit_or_in_order() -> None:
     one, other = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0 + 2**-22])
-    hashes = [Snapshot(8).record("weight", tensors) for tensors in ([one, one], [one, other], [other, one])]
+    hashes = [Snapshot(Sketcher(8)).record("weight", tensors) for tensors in ([one, one], [one, other], [other, one])]
     assert len(set(hashes)) == 3
-    assert Snapshot(8).record("buffer", [one, one.clone()]) == hashes[0]
+    assert Snapshot(Sketcher(8)).record("buffer", [one, one.clone()]) == hashes[0]
 
 
 def test_gradients_alone_have_levels() -> None:
-    arrays = Snapshot(8)
+    arrays = Snapshot(Sketcher(8))
     arrays.record("weight", [torch.ones(3)])
     assert "gradient/levels" not in arrays
     arrays.record(GRADIENT, [torch.ones(3), None])

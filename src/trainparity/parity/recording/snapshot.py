@@ -17,9 +17,9 @@ GRADIENT = "gradient"
 class Snapshot(dict[str, Tensor]):
     """A step's arrays by name, complete on rank 0."""
 
-    def __init__(self, sketch_size: int) -> None:
+    def __init__(self, sketch: Sketcher) -> None:
         super().__init__()
-        self._sketch = Sketcher(sketch_size)
+        self._sketch = sketch
 
     def record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
         """Record tensors of a kind; a missing one counts as zero. Return a hash over all, on every rank."""

@@ -25,6 +25,7 @@ from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.seeds import derived_seed
+from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import GRADIENT, Snapshot, norms
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
@@ -43,7 +44,7 @@ class StepWatch:
     ) -> None:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
         self.wrapped, self.model, self.optimizer = model, unwrap_model(model), unwrap_optimizer(optimizer)
-        self._sketch_size = sketch_size
+        self._sketch = Sketcher(sketch_size)
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
@@ -114,7 +115,7 @@ class StepWatch:
         self._meeting.begin()
         self.forward.begin(expected, noise)
         self.backward.begin(noise)
-        self._arrays = Snapshot(self._sketch_size)
+        self._arrays = Snapshot(self._sketch)
         self._gradient_seen = self._ranks_apart = False
         self._backwards_seen = 0
         self._evaluations = 0
