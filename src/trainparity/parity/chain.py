@@ -50,8 +50,8 @@ class Chain:
     """Those through which a gradient came in one run only."""
     factor: float
     """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
-    loss_is_fine: bool
-    """Whether the runs compute in a coarse format, and the loss of it in a fine one."""
+    loss_is_exact: bool
+    """Whether a loss in a fine format is made of the same bits in both runs, which compute in a coarse one."""
     given_otherwise: list[str]
     """Those judged whose gradient is beyond the margin, by a factor or not."""
     bent: list[str]
@@ -82,8 +82,8 @@ class Chain:
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         other_bits = values.apart(names, 0.0)
-        loss_is_fine, unit = _loss_is_fine(difference), difference.left.layout.unit_roundoff
-        if loss_is_fine and not other_bits:  # what such outputs are given rounds where it is stored, and nowhere else
+        loss_is_exact, unit = not other_bits and _loss_is_fine(difference), difference.left.layout.unit_roundoff
+        if loss_is_exact:  # what such outputs are given rounds where it is stored, and nowhere else
             gradients.narrow(judged, unit / 2)
         factor = gradients.factor(judged) if judged else 1.0
         handed_on = _MAGNIFIED * values.furthest(_made(names)) if alike else 0.0
@@ -103,7 +103,7 @@ class Chain:
             given_back=given_back,
             one_sided=one_sided,
             factor=factor,
-            loss_is_fine=loss_is_fine,
+            loss_is_exact=loss_is_exact,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),
             reached=gradients.beyond(_inside(given_back), 1.0, _ROUNDED),
@@ -134,8 +134,13 @@ class Chain:
     @property
     def parts_on_the_way_back(self) -> list[str]:
         """Those whose gradient differs, where all that modules return has the same bits, and the outputs' gradient."""
-        same = bool(self.judged) and not self.other_bits and not set(self.judged) & set(self.given_other_bits)
+        same = bool(self.judged) and not self.other_bits and self.given_same_bits
         return self.given_more_than_rounded if same else []
+
+    @property
+    def given_same_bits(self) -> bool:
+        """Whether the gradient of what the loss is computed from has the same bits in both runs."""
+        return not set(self.judged) & set(self.given_other_bits)
 
     @property
     def first_other_bits(self) -> str | None:
@@ -164,7 +169,7 @@ def _of_no_samples(difference: "Difference") -> set[str]:
     Where a pass has a divisor of T as samples these look like rows of its samples; their sums depend on the cut.
     """
     counts = []
-    for trace in (difference.left, difference.right):
+    for trace in difference.traces:
         passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
         numbers = trace.arrays["activation/numbers"][difference.row].tolist()
         counts.append((passes, dict(zip(trace.layout.activations, numbers, strict=True))))

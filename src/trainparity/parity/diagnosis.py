@@ -77,14 +77,14 @@ _UNKNOWN = Rule(
 
 def measured(difference: Difference) -> Evidence:
     """Return the numbers that describe any difference, whatever its cause."""
-    left, right = (sketches(t, "gradient")[difference.row].flatten() for t in (difference.left, difference.right))
+    left, right = (sketches(t, "gradient")[difference.row].flatten() for t in difference.traces)
     lengths = torch.linalg.vector_norm(left), torch.linalg.vector_norm(right)
     evidence: Evidence = {f"{kind}_distance": difference.distance(kind) for kind in KINDS}
     if (sequence := difference.pair("sequence")) is not None:
         evidence["sequence"] = int(sequence[0])
     evidence["gradient_cosine"] = float(left @ right / (lengths[0] * lengths[1]))
     evidence["gradient_norm_ratio"] = float(lengths[1] / lengths[0])
-    options = sorted({name for trace in (difference.left, difference.right) for name in trace.arrays})
+    options = sorted({name for trace in difference.traces for name in trace.arrays})
     odd = [name for name in options if name.startswith("setting/") and _differ(difference.pair(name))]
     if odd:
         evidence["options_that_differ"] = [name.removeprefix("setting/") for name in odd]

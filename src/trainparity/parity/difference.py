@@ -32,6 +32,11 @@ class Difference:
     """What both runs are called."""
 
     @property
+    def traces(self) -> tuple[Trace, Trace]:
+        """The reference's trace, and the other run's."""
+        return self.left, self.right
+
+    @property
     def step(self) -> int:
         """The optimizer step of `row`."""
         return self.left.layout.steps[self.row]
@@ -100,11 +105,11 @@ class Difference:
         auxiliary loss. The value alone proves nothing: a constant in it has no gradient.
         """
         losses, chain = self.pair("rank/loss"), self.chain
-        if losses is None or not chain.judged or chain.other_bits or not chain.loss_is_fine:
+        if losses is None or not chain.judged or not chain.loss_is_exact:
             return False
         ours, theirs = (float(loss.mean()) for loss in losses)
         apart = abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
-        if set(chain.judged) & set(chain.given_other_bits):
+        if not chain.given_same_bits:
             more = bool(set(chain.judged) & set(chain.given_more_than_stored))
             return apart > _OTHER_VALUE and more and chain.given_carried
         return apart > _OTHER_TERM and self.distance("gradient") > 0
@@ -114,7 +119,7 @@ class Difference:
         """What has more numbers in one run, such as those of further padding: its sums can't agree."""
         counts = [
             dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
-            for trace in (self.left, self.right)
+            for trace in self.traces
         ]
         return {name for name, count in counts[0].items() if counts[1].get(name) != count}
 
@@ -146,11 +151,15 @@ class Difference:
 
     def activation_kind(self) -> str:
         """Return the class of the module whose output is the first to be off; empty if there is none."""
-        return self.left.layout.modules.get(module_of(self.first_activation or ""), "")
+        return self.kind_of(self.first_activation or "")
+
+    def kind_of(self, activation: str) -> str:
+        """Return the class of the module that an activation is of; empty where none has that name."""
+        return self.left.layout.modules.get(module_of(activation), "")
 
     def norms(self, kind: Compared) -> tuple[Tensor, Tensor]:
         """Return the norms of a kind's tensors in both runs at the step: float64 [n]."""
-        return tuple(_norms(trace, kind, self.row) for trace in (self.left, self.right))  # type: ignore[return-value]
+        return tuple(_norms(trace, kind, self.row) for trace in self.traces)  # type: ignore[return-value]
 
     def distance(self, kind: Compared) -> float:
         """Return the relative distance of all tensors of a kind together at the step."""
@@ -170,7 +179,7 @@ class Difference:
     @property
     def tolerance(self) -> float:
         """What may be left over when one gradient is explained by another: rounding, no more."""
-        units = max(trace.layout.unit_roundoff for trace in (self.left, self.right))
+        units = max(trace.layout.unit_roundoff for trace in self.traces)
         several = 1 if is_coarse(self.left.layout) else 4  # else anything would explain anything
         return several * max(self.margin * self.noise("gradient"), 16 * units)
 

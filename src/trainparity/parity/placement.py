@@ -37,7 +37,7 @@ def _after_the_outputs(difference: Difference, agrees: list[str]) -> tuple[Link 
     agrees.append("the gradient of the loss by that")
     ranks, passes = difference.right.layout.world_size, difference.pair("rank/backwards")
     single = ranks == 1 and passes is not None and all(int(count.amax()) <= 1 for count in passes)
-    as_made = single and all(adds_up(trace, difference.row) for trace in (difference.left, difference.right))
+    as_made = single and all(adds_up(trace, difference.row) for trace in difference.traces)
     if chain.backward or own is False or as_made:  # what a single pass adds is the gradient, which is off
         return "backward", agrees
     if own is None:

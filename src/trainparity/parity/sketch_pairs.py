@@ -20,7 +20,7 @@ class Pairs:
     ) -> None:
         self.names = list(names)
         columns = []
-        for trace in (difference.left, difference.right):
+        for trace in difference.traces:
             index = [trace.layout.activations.index(name) for name in names]
             columns.append(trace.arrays[f"{kind}/sketch"][difference.row][index])
         self._left, self._right = columns

@@ -13,7 +13,7 @@ def _carried_differs(difference: Difference) -> bool:
     """Tell whether a step begins with a gradient, or ends without one, in one run only."""
     if _lost_differs(difference):
         return True
-    carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
+    carried = [_carried(trace, difference.row) for trace in difference.traces]
     return (carried[0] > 0) != (carried[1] > 0)
 
 
@@ -41,14 +41,14 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     if not (left.numel() and right.numel()):
         return None
     evidence: Evidence = {"norm_held_before_each_pass": [listed(left[0].tolist()), listed(right[0].tolist())]}
-    carried = [_carried(trace, difference.row) for trace in (difference.left, difference.right)]
+    carried = [_carried(trace, difference.row) for trace in difference.traces]
     if (carried[0] > 0) != (carried[1] > 0):
         return Finding(
             f"step {difference.step} of {difference.who(carried[0] > 0)} begins with a gradient of norm "
             f"{number(max(carried))} left from the step before",
             evidence,
         )
-    lost = [_thrown_away(trace, difference.row) for trace in (difference.left, difference.right)]
+    lost = [_thrown_away(trace, difference.row) for trace in difference.traces]
     if _lost_differs(difference):
         return Finding(
             f"at step {difference.step} of {difference.who(lost[0])} all gradients are thrown away between "
@@ -56,7 +56,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step or before backward, not between them",
         )
-    early = [_zeroed_between(trace, difference.row) for trace in (difference.left, difference.right)]
+    early = [_zeroed_between(trace, difference.row) for trace in difference.traces]
     if early[0] != early[1]:
         return Finding(
             f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "

@@ -78,9 +78,9 @@ def _pass_aside_in(difference: Difference, in_left: bool) -> bool:
 
     In this step or a later one: what passes before the first training pass is not seen.
     """
-    rows = slice(difference.row, min(len(trace.layout.steps) for trace in (difference.left, difference.right)))
-    ours, theirs = (trace.arrays["samples"][rows] for trace in (difference.left, difference.right))
-    without = [trace.arrays["aside"][rows] for trace in (difference.left, difference.right)]
+    rows = slice(difference.row, min(len(trace.layout.steps) for trace in difference.traces))
+    ours, theirs = (trace.arrays["samples"][rows] for trace in difference.traces)
+    without = [trace.arrays["aside"][rows] for trace in difference.traces]
     moved = (ours != theirs) & (ours + without[0] == theirs + without[1])
     counts = difference.numbers("num_samples")
     return bool(moved.any()) and (counts[0] < counts[1]) == in_left
@@ -113,7 +113,7 @@ def _changed_later(difference: Difference) -> Finding | None:
     """Find gradients that are not what backward passes have made: something changes them before they are applied."""
     if max(difference.numbers("closure/again")):
         return None
-    changed = [not adds_up(trace, difference.row) for trace in (difference.left, difference.right)]
+    changed = [not adds_up(trace, difference.row) for trace in difference.traces]
     names = [name for name in difference.beyond["gradient"] if name != ALL]
     if changed[0] == changed[1] or not names:
         return None

@@ -15,7 +15,7 @@ from trainparity.parity.recording.trace import Trace
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
     """BatchNorm saw batches of another size, and its output is the first activation that is off."""
-    rows = [rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right)]
+    rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
     kinds = difference.left.layout.modules
     norms = [name for name, kind in kinds.items() if "BatchNorm" in kind]
     first = difference.first_activation

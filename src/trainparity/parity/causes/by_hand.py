@@ -37,8 +37,8 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     """The loop shortens the gradient without a function of PyTorch's."""
     if difference.stage != "gradient" or own_gradients_agree(difference) is not True or _made_larger(difference):
         return None
-    kept = [kept_after_backward(trace, difference.row) for trace in _both(difference)]
-    applied = [part * part_kept(t, difference.row) for part, t in zip(kept, _both(difference), strict=True)]
+    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]
     if all(applied) and abs(applied[0] / applied[1] - 1) > 1e-3 and not scaled_always(difference):
         return Finding(
             f"backward makes equal gradients, and {exact(applied[0], 4)} of them is applied in {difference.runs[0]}, "
@@ -62,10 +62,6 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     return None
 
 
-def _both(difference: Difference) -> tuple[Trace, Trace]:
-    return difference.left, difference.right
-
-
 def _own_numbers(difference: Difference) -> list[float]:
     """Return each parameter's gradient as a multiple of the reference's; empty where one is none, or all are longer."""
     pairs = zip(_at(difference.left, difference.row), _at(difference.right, difference.row), strict=True)
@@ -81,7 +77,7 @@ def _made_larger(difference: Difference) -> bool:
     """Tell whether backward makes a multiple of the other run's gradients: the loss is another one then."""
     ours, theirs = (
         micro.sum(0) / trace.layout.world_size
-        for micro, trace in zip(difference.micro(), (difference.left, difference.right), strict=True)
+        for micro, trace in zip(difference.micro(), difference.traces, strict=True)
     )
     return abs(fit(ours, theirs)[0] - 1) > _AS_LARGE
 
@@ -92,7 +88,7 @@ _AS_LARGE = 0.1
 
 def scaled_always(difference: Difference) -> bool:
     """Tell whether each run keeps the same part of its gradients in every step, which no limit does."""
-    for trace in (difference.left, difference.right):
+    for trace in difference.traces:
         kept = [kept_after_backward(trace, row) for row in range(len(trace.layout.steps))]
         if not all(kept) or max(kept) - min(kept) > 1e-3 * max(kept):
             return False
@@ -104,7 +100,7 @@ def _limit(difference: Difference, which: int) -> float:
     whole, cut = (
         [row for row, shape in zip(_at(trace, difference.row), trace.layout.parameters.values(), strict=True)
          if torch.Size(shape).numel() <= trace.layout.sketch_size]
-        for trace in ((difference.left, difference.right) if which else (difference.right, difference.left))
+        for trace in (difference.traces if which else (difference.right, difference.left))
     )  # fmt: skip
     if not whole:
         return 0.0

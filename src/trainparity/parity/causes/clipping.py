@@ -10,7 +10,7 @@ from trainparity.records.numbers import exact
 
 
 def _clipped_at_other_times(difference: Difference) -> bool:
-    return len({_clipped_early(trace, difference.row) for trace in (difference.left, difference.right)}) > 1
+    return len({_clipped_early(trace, difference.row) for trace in difference.traces}) > 1
 
 
 @rule(
@@ -22,7 +22,7 @@ def _clipped_at_other_times(difference: Difference) -> bool:
 )
 def clipped_too_early(difference: Difference) -> Finding | None:
     """Gradients clipped before the last micro-batch's backward, in one run only."""
-    early = [_clipped_early(trace, difference.row) for trace in (difference.left, difference.right)]
+    early = [_clipped_early(trace, difference.row) for trace in difference.traces]
     if early[0] == early[1]:
         return None
     calls, passes = difference.numbers("clip/calls"), difference.numbers("clip/backwards")
@@ -48,7 +48,7 @@ def _clipped_early(trace: Trace, row: int) -> bool:
 def clipped_apart(difference: Difference) -> Finding | None:
     """Shards that each rank scales by its own number after backward: clipped by local norms."""
     apart = []
-    for trace in (difference.left, difference.right):
+    for trace in difference.traces:
         pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
         factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
         kept = [factor for factor, rest in factors if rest < 1e-3]
@@ -74,7 +74,7 @@ def clipped_while_scaled(difference: Difference) -> Finding | None:
         return None
     if not max(difference.numbers("clip/cuts")):
         return None
-    changed = [_changed_besides(trace, difference.row) for trace in (difference.left, difference.right)]
+    changed = [_changed_besides(trace, difference.row) for trace in difference.traces]
     if not all(changed) or abs(changed[1] / changed[0] - 1) < _TAKEN_OUT or not max(changed) > (1 - _TAKEN_OUT):
         return None
     if abs(changed[1] / changed[0] * factor - 1) > _TAKEN_OUT:
@@ -109,7 +109,7 @@ def _clipped_otherwise(difference: Difference) -> bool:
         return True  # one run does not clip at all
     if max(kept) > 1 + _GROWN:
         return False  # no clipping makes a gradient longer
-    units = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
+    units = max(trace.layout.unit_roundoff for trace in difference.traces)
     noise = difference.margin * difference.noise("gradient")  # of the norms
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
 
@@ -119,7 +119,7 @@ _GROWN = 1e-4
 
 
 def _kept(difference: Difference) -> list[float]:
-    return [part_kept(trace, difference.row) for trace in (difference.left, difference.right)]
+    return [part_kept(trace, difference.row) for trace in difference.traces]
 
 
 def part_kept(trace: Trace, row: int) -> float:

@@ -7,7 +7,7 @@ from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, distances
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT, module_of
+from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
 
 
 @rule(
@@ -34,7 +34,7 @@ def forward(difference: Difference) -> Finding | None:
     agree = chain.names[: chain.names.index(str(first))]
     last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
     module, given, _ = str(first).partition(GIVEN)
-    kind = difference.left.layout.modules.get(module_of(str(first)), "")
+    kind = difference.kind_of(str(first))
     named = f"what {module} is given" if given else f"the output of {first}{f' ({kind})' if kind else ''}"
     where = "what forward returns" if first.startswith(OUTPUT) else named
     how = f" though that of {last} before it agrees" if last else ""
@@ -74,7 +74,7 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
 def _without_effect(difference: Difference) -> set[str]:
     """Return the weights that are zero before the step, of modules that return zeros."""
     found = set(difference.left.layout.parameters)
-    for trace in (difference.left, difference.right):
+    for trace in difference.traces:
         returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
         silent = {name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen}
         nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
@@ -99,7 +99,7 @@ _EQUAL_FACTOR = 0.02
 
 def _other_modules(difference: Difference) -> list[str]:
     """Name the modules that are of another class, or in one run only."""
-    left, right = (trace.layout.modules for trace in (difference.left, difference.right))
+    left, right = (trace.layout.modules for trace in difference.traces)
     found = []
     for name in dict.fromkeys([*left, *right]):
         if name != "(model)" and left.get(name) != right.get(name):

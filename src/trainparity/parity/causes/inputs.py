@@ -29,7 +29,7 @@ def made_otherwise(difference: Difference) -> Finding | None:
 def _other_input(difference: Difference) -> bool:
     """Tell whether an input has other values though the samples, known by the first one's contents, are equal."""
     hashes = difference.pair("samples")
-    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
     if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
         return False
     chain = difference.chain
@@ -70,7 +70,7 @@ def other_values(difference: Difference) -> Finding | None:
     counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(difference)
     if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
         return None
-    by_content = all(t.layout.settings.get("samples") != "identity" for t in (difference.left, difference.right))
+    by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
     common = len(ours & theirs)
     if rounded_alike(difference):
         return None  # FSDP2 hands inputs over in the format that it computes in

@@ -8,7 +8,6 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
 
 
@@ -31,7 +30,7 @@ def scaled(difference: Difference) -> Finding | None:
         return None
     if not _seen_at_the_outputs(difference, factor) or (_one_number(difference) and not _guess(difference, factor)):
         return None
-    changed = [kept_after_backward(trace, difference.row) for trace in (difference.left, difference.right)]
+    changed = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     left, right = difference.left, difference.right
     evidence: Evidence = {
         "factor": factor,
@@ -74,7 +73,7 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
     if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
         return False
-    if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in _both(difference)):
+    if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in difference.traces):
         return True
     of_outputs = abs(chain.factor / factor - 1) < _SAME_FACTOR
     if not is_coarse(difference.left.layout):
@@ -91,10 +90,6 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
 def _one_number(difference: Difference) -> bool:
     """Tell whether the model is one number, as a temperature that is learned: any gradient is a multiple of another."""
     return sum(math.prod(shape) for shape in difference.left.layout.parameters.values()) == 1
-
-
-def _both(difference: Difference) -> tuple[Trace, Trace]:
-    return difference.left, difference.right
 
 
 def _all_zero(difference: Difference) -> bool:
@@ -129,7 +124,7 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
 
 def tolerance_of(difference: Difference) -> float:
     """Return what may be left over when one gradient is explained by the other, or by parts of it."""
-    units = [trace.layout.unit_roundoff for trace in (difference.left, difference.right)]
+    units = [trace.layout.unit_roundoff for trace in difference.traces]
     if not difference.same_precision:
         return max(difference.tolerance, 32 * max(units))
     # In a coarse format the margin would excuse half a gradient: what is left over is rounding as the twins show it.
@@ -150,7 +145,7 @@ def _unexplained_rescaling(difference: Difference, changed: list[float]) -> bool
 
 def _guess(difference: Difference, factor: float) -> str:
     """Name the count that a factor is equal to, if there is one."""
-    rows = (difference.left, difference.right)
+    rows = difference.traces
     ranks = [trace.layout.world_size for trace in rows]
     passes = [int(trace.arrays["rank/backwards"][difference.row].amax()) for trace in rows]
     samples = max(difference.numbers("num_samples"))
@@ -179,13 +174,13 @@ def _guess(difference: Difference, factor: float) -> str:
 )
 def batch_coupled(difference: Difference) -> Finding | None:
     """A loss that is no sum over samples, as a contrastive one, is made of other passes."""
-    coupled = [trace.layout.loss_coupled_by for trace in _both(difference)]
+    coupled = [trace.layout.loss_coupled_by for trace in difference.traces]
     chain = difference.chain
     if not all(coupled) or not same_start(difference) or not chain.outputs_agree:
         return None
     if chain.judged and not chain.given_otherwise:
         return None
-    passes = [sizes(trace.arrays["rank/rows"][difference.row].tolist()) for trace in _both(difference)]
+    passes = [sizes(trace.arrays["rank/rows"][difference.row].tolist()) for trace in difference.traces]
     if passes[0] == passes[1]:  # over ranks in one run and one after the other in the other, for one
         return None
     return Finding(

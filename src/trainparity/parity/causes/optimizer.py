@@ -36,7 +36,7 @@ def optimizer_options(difference: Difference) -> Finding | None:
 def _against(difference: Difference, name: str) -> str:
     """Write an option's value in both runs, of the parameter where they are furthest apart."""
     if name in facts.choices(difference):
-        left, right = (trace.layout.choices[name] for trace in (difference.left, difference.right))
+        left, right = (trace.layout.choices[name] for trace in difference.traces)
         return f"{name}: {left} against {right}"
     values = torch.stack(difference.pair(facts.SETTING + name) or ())[:, facts.held(difference)]
     used = [key for key, held in zip(difference.left.layout.parameters, facts.held(difference), strict=True) if held]
@@ -53,7 +53,7 @@ def _state_lost(difference: Difference) -> bool:
     norms, classes = difference.pair("state/norm"), _classes(difference)
     if norms is None or classes[0] != classes[1] or not difference.may_be_update:
         return False
-    kept = [trace.arrays["state/norm"].any() for trace in (difference.left, difference.right)]
+    kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
     return bool(all(kept) and norms[0].any() != norms[1].any())
 
 
@@ -99,7 +99,7 @@ _AMPLIFIED = 16
 
 def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
     """Tell whether an update is apart by what the distance of its gradient, within the floor, does not make."""
-    traces = difference.left, difference.right
+    traces = difference.traces
     if any(bool(trace.arrays["rank/clip_norm"][difference.row].isnan().any()) for trace in traces):
         return difference.distance("gradient") == 0  # where each value is cut, applied gradients differ otherwise
     columns = [names(difference.left, "update").index(name) for name in moved]
@@ -110,7 +110,7 @@ def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
 
 
 def _classes(difference: Difference) -> list[str]:
-    return [trace.layout.optimizer for trace in (difference.left, difference.right)]
+    return [trace.layout.optimizer for trace in difference.traces]
 
 
 @rule(

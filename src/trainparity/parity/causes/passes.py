@@ -19,7 +19,7 @@ def same_start(difference: Difference) -> bool:
 
 def same_cut(difference: Difference) -> bool:
     """Tell whether both runs hand the samples to the model in passes of the same sizes."""
-    left, right = (rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right))
+    left, right = (rows_per_pass(trace, difference.row) for trace in difference.traces)
     return left == right
 
 
@@ -29,8 +29,8 @@ def other_loss(difference: Difference, factor: float) -> bool:
     Near equal outputs, as a new model's, other losses have nearly multiples of one gradient: smoothed labels do.
     """
     ratio, chain = _of_losses(difference), difference.chain
-    exact = chain.loss_is_fine and not chain.other_bits
-    return ratio is not None and abs(ratio / factor - 1) > (_SAME_FACTOR_OF_SAME_BITS if exact else _SAME_FACTOR)
+    limit = _SAME_FACTOR_OF_SAME_BITS if chain.loss_is_exact else _SAME_FACTOR
+    return ratio is not None and abs(ratio / factor - 1) > limit
 
 
 def loss_times(difference: Difference, factor: float) -> bool:

@@ -45,7 +45,7 @@ def weights_penalised(difference: Difference) -> Finding | None:
 )
 def gradients_penalised(difference: Difference) -> Finding | None:
     """A term of the loss is made of gradients, and weighs otherwise in it, or is in one run only."""
-    made = [trace.layout.differentiable for trace in (difference.left, difference.right)]
+    made = [trace.layout.differentiable for trace in difference.traces]
     if not any(made) or not _of_another_term(difference):
         return None
     return Finding(
@@ -66,7 +66,7 @@ def _of_another_term(difference: Difference) -> bool:
 def _multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
     """Return the number of times that the weights are added to the gradients that differ, and which; None if not so."""
     places = [i for i, name in enumerate(difference.left.layout.parameters) if name in difference.beyond["gradient"]]
-    ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in (difference.left, difference.right))
+    ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in difference.traces)
     weights = difference.left.arrays["start/sketch"][difference.row]
     found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
     if not found or len(found) < len([place for place in places if ours[place].any()]):
@@ -95,7 +95,7 @@ def _along_the_weights(difference: Difference) -> dict[str, float]:
     names = list(difference.left.layout.parameters)
     found: dict[str, float] = {}
     for place in (place for place, name in enumerate(names) if name in difference.beyond["gradient"]):
-        ours, theirs = (t.arrays["gradient/sketch"][difference.row][place] for t in (difference.left, difference.right))
+        ours, theirs = (t.arrays["gradient/sketch"][difference.row][place] for t in difference.traces)
         weights = difference.left.arrays["start/sketch"][difference.row][place]
         found[names[place]] = float(torch.cosine_similarity(theirs - ours, weights, dim=0))
     along = len(found) > 1 and min(map(abs, found.values())) >= _ALONG

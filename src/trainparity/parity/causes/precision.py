@@ -30,7 +30,7 @@ def overflow(difference: Difference) -> Finding | None:
 
 def rounded_alike(difference: Difference) -> bool:
     """Tell whether formats differ, and gradients by no more than the coarser one rounds."""
-    unit = max(trace.layout.unit_roundoff for trace in (difference.left, difference.right))
+    unit = max(trace.layout.unit_roundoff for trace in difference.traces)
     return not difference.same_precision and difference.distance("gradient") <= 128 * unit
 
 
@@ -42,7 +42,7 @@ def stored_otherwise(difference: Difference) -> bool:
 
 def stored_alike(difference: Difference) -> bool:
     """Tell whether they are, and the step's weights are apart by no more than the coarser one rounds."""
-    unit = max(trace.layout.stored_roundoff for trace in (difference.left, difference.right))
+    unit = max(trace.layout.stored_roundoff for trace in difference.traces)
     return stored_otherwise(difference) and difference.distance("start") <= _ROUNDED_ONCE * unit
 
 
@@ -61,7 +61,7 @@ def updates_round_otherwise(difference: Difference) -> Finding | None:
     """Updates round to the format that weights are stored in, or are lost in it."""
     if difference.stage not in ("update", None) or not stored_otherwise(difference):
         return None
-    units = [trace.layout.stored_roundoff for trace in (difference.left, difference.right)]
+    units = [trace.layout.stored_roundoff for trace in difference.traces]
     return Finding(
         f"weights round to {exact(units[0], 2)} of themselves in {difference.runs[0]} and to {exact(units[1], 2)} in "
         f"{difference.runs[1]}, and so do updates; gradients agree",

@@ -19,7 +19,7 @@ def randomness(difference: Difference) -> Finding | None:
     first = difference.first_activation
     if difference.stage != "gradient" or drew is None or states is None or first is None:
         return None
-    rows = [rows_per_pass(trace, difference.row) for trace in (difference.left, difference.right)]
+    rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
     evidence: Evidence = {
         "first_activation": first,
         "passes_that_drew": [float(d.sum()) for d in drew],
@@ -40,7 +40,7 @@ def randomness(difference: Difference) -> Finding | None:
             evidence,
             advice=f"{advice}turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
         )
-    identified = all(t.layout.settings.get("samples") == "identity" for t in (difference.left, difference.right))
+    identified = all(t.layout.settings.get("samples") == "identity" for t in difference.traces)
     if first == INPUT and identified:
         return Finding(
             "the same samples reach the model with other values: augmentation or noise was drawn otherwise",

@@ -81,7 +81,7 @@ def never_reduced(difference: Difference) -> Finding | None:
     if difference.stage != "gradient" or made is None or missing is None:
         return None
     none = [bool(back.any()) and bool(no.all()) for back, no in zip(made, missing, strict=True)]
-    sharded = [not trace.arrays["rank/micro"][difference.row].any() for trace in (difference.left, difference.right)]
+    sharded = [not trace.arrays["rank/micro"][difference.row].any() for trace in difference.traces]
     if none[0] == none[1] or not sharded[none.index(True)]:
         return None
     return Finding(
@@ -100,7 +100,7 @@ def last_not_reduced(difference: Difference) -> Finding | None:
     """Gradients of the last micro-batch that FSDP2 does not reduce before the update, but in the next step."""
     if difference.stage != "gradient":
         return None
-    left_out = [_last_adds_nothing(trace, difference.row) for trace in (difference.left, difference.right)]
+    left_out = [_last_adds_nothing(trace, difference.row) for trace in difference.traces]
     if left_out[0] == left_out[1]:
         return None
     return Finding(
@@ -135,7 +135,7 @@ def never_averaged(difference: Difference) -> Finding | None:
     """Gradients that no rank averages, where ranks send each other the weights: each part is one rank's own."""
     if difference.stage != "gradient":
         return None
-    own = [own_alone(trace, difference.row) for trace in (difference.left, difference.right)]
+    own = [own_alone(trace, difference.row) for trace in difference.traces]
     if own[0] == own[1]:
         return None
     return Finding(
@@ -152,7 +152,7 @@ def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
     row = disagreement(difference.left, difference.right)
     if row is None:
         return
-    for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
+    for side, trace in zip(difference.runs, difference.traces, strict=True):
         if _disagree(trace)[row] and (row <= difference.row or not _gradients_agree(trace, difference.row)):
             yield side, trace, row
 

@@ -18,7 +18,7 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if _one_passes_more_aside(difference):
         return False
-    if all(trace.layout.settings.get("samples") == "identity" for trace in (difference.left, difference.right)):
+    if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
     ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
@@ -52,7 +52,7 @@ def other_samples(difference: Difference) -> Finding | None:
         return None
     if not all(counts) or torch.equal(*hashes):
         return None
-    ours, theirs = (identities(trace, difference.row) for trace in (difference.left, difference.right))
+    ours, theirs = (identities(trace, difference.row) for trace in difference.traces)
     missing, extra = without(ours, theirs), without(theirs, ours)
     if missing and extra and not _identified(difference):
         return None
@@ -96,7 +96,7 @@ def _one_passes_more_aside(difference: Difference) -> bool:
     """Tell whether one run has more passes that no backward pass comes through, as to measure accuracy."""
     aside = [
         int((trace.arrays["rank/rows"][difference.row] > 0).sum() - trace.arrays["rank/reached"][difference.row].sum())
-        for trace in (difference.left, difference.right)
+        for trace in difference.traces
     ]
     return aside[0] != aside[1]
 
@@ -114,7 +114,7 @@ def _apart(trace: Trace, row: int) -> list[int]:
 
 
 def _groups_differ(difference: Difference) -> bool:
-    return any(_apart(trace, difference.row) for trace in (difference.left, difference.right))
+    return any(_apart(trace, difference.row) for trace in difference.traces)
 
 
 @rule(
@@ -126,7 +126,7 @@ def _groups_differ(difference: Difference) -> bool:
 )
 def apart_in_a_group(difference: Difference) -> Finding | None:
     """Ranks of one group are given different samples, so they compute parts of different tensors."""
-    for side, trace in zip(difference.runs, (difference.left, difference.right), strict=True):
+    for side, trace in zip(difference.runs, difference.traces, strict=True):
         if apart := _apart(trace, difference.row):
             first, groups = trace.layout.groups[apart[0]], trace.layout.groups
             return Finding(
@@ -138,7 +138,7 @@ def apart_in_a_group(difference: Difference) -> Finding | None:
 
 def _identified(difference: Difference) -> bool:
     """Tell whether samples that differ are other samples: known by contents alone, they may be the same, augmented."""
-    traces = difference.left, difference.right
+    traces = difference.traces
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
     ours, theirs = over_the_run(difference)
@@ -156,7 +156,7 @@ def _spread_over(difference: Difference, ours: list[int]) -> int:
 
 
 def _sameover_the_run(difference: Difference) -> bool:
-    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in (difference.left, difference.right))
+    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in difference.traces)
     ours, theirs = ours[ours != 0], theirs[theirs != 0]
     return torch.equal(ours, theirs)
 
@@ -175,7 +175,7 @@ def at_their_places(difference: Difference) -> bool:
     if steps > 1 and common and steps ** -len(common) > _BY_CHANCE:
         return False  # the same few samples come in the same steps by chance
     for row in range(len(difference.left.layout.steps)):
-        one, two = (common & set(identities(trace, row)) for trace in (difference.left, difference.right))
+        one, two = (common & set(identities(trace, row)) for trace in difference.traces)
         ranks = [set(seen) - {0} for seen in difference.right.arrays["rank/samples"][row].tolist()]
         if one != two or any(seen and seen <= common for seen in ranks):
             return False
@@ -184,5 +184,5 @@ def at_their_places(difference: Difference) -> bool:
 
 def over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
     """Return the samples of all traced steps of both runs."""
-    left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in (difference.left, difference.right))
+    left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in difference.traces)
     return {int(i) for i in left if i}, {int(i) for i in right if i}

@@ -53,7 +53,7 @@ def _moved_between_steps(difference: Difference) -> set[str]:
     row, names = difference.row, list(difference.left.layout.parameters)
     if row == 0:
         return set(names)
-    moved = [_moved(trace, row) != 0 for trace in (difference.left, difference.right)]  # NaN too
+    moved = [_moved(trace, row) != 0 for trace in difference.traces]  # NaN too
     return {name for name, either in zip(names, (moved[0] | moved[1]).tolist(), strict=True) if either}
 
 
@@ -72,8 +72,8 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     row, layout = difference.row, difference.left.layout
     if row == 0 or layout.steps[row] - layout.steps[row - 1] > 1 or any(w.start == row for w in layout.windows()):
         return "", {}
-    left, right = (_moved(trace, row) for trace in (difference.left, difference.right))
-    rounding = 16 * max(trace.layout.stored_roundoff for trace in (difference.left, difference.right))
+    left, right = (_moved(trace, row) for trace in difference.traces)
+    rounding = 16 * max(trace.layout.stored_roundoff for trace in difference.traces)
     unheld = {*layout.unoptimised, *difference.right.layout.unoptimised}
     for in_left, here, there in ((True, left, right), (False, right, left)):
         alone = zip(layout.parameters, ((here > rounding) & (there == 0)).tolist(), here.tolist(), strict=True)

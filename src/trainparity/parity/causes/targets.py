@@ -41,9 +41,7 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     }
     also = ""
     if not same_cut(difference):
-        evidence["samples_of_each_pass"] = [
-            str(rows_per_pass(trace, difference.row)) for trace in (difference.left, difference.right)
-        ]
+        evidence["samples_of_each_pass"] = [str(rows_per_pass(trace, difference.row)) for trace in difference.traces]
         also = (
             ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
         )

@@ -31,7 +31,7 @@ def steps_left_out(difference: Difference) -> Finding | None:
     steps = difference.left.layout.steps
     if not row or steps[row] != steps[row - 1] + 1:
         return None  # nobody knows how many were made in between
-    before = [int(trace.arrays["sequence"][row - 1]) for trace in (difference.left, difference.right)]
+    before = [int(trace.arrays["sequence"][row - 1]) for trace in difference.traces]
     between = [int(now) - then - 1 for now, then in zip(sequence, before, strict=True)]
     if between[0] == between[1]:
         return None
@@ -51,7 +51,7 @@ def steps_left_out(difference: Difference) -> Finding | None:
 )
 def never_reached(difference: Difference) -> Finding | None:
     """An optimizer whose parameters have no part in the loss, as those of a copy."""
-    traces = difference.left, difference.right
+    traces = difference.traces
     reached = [bool(t.arrays["rank/backwards"].any() or t.arrays["gradient/norm"].any()) for t in traces]
     if difference.stage != "gradient" or reached[0] == reached[1]:
         return None

@@ -36,7 +36,7 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
 
 def _totals(difference: Difference) -> list[Tensor]:
     """Return the sketches of both runs' gradients: float64 [256]."""
-    return [trace.arrays["rank/total"][difference.row][0] for trace in (difference.left, difference.right)]
+    return [trace.arrays["rank/total"][difference.row][0] for trace in difference.traces]
 
 
 _UNEXPLAINED = 0.3
@@ -53,7 +53,7 @@ def _given_otherwise(difference: Difference) -> Finding | None:
         return None
     if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
         return None
-    totals = [_given_in_all(trace, difference.row) for trace in (difference.left, difference.right)]
+    totals = [_given_in_all(trace, difference.row) for trace in difference.traces]
     apart = float(torch.linalg.vector_norm(totals[1] - totals[0]) / torch.linalg.vector_norm(totals[0]))
     index = [difference.left.layout.activations.index(name) for name in chain.judged]
     floor = float(difference.floor["activation_gradient"][difference.row][index].amax())
