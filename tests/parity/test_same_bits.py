@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, one_hot, smooth_l1_loss
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import compared, train
 from trainparity.records.verdict import Verdict
 
 LABELS = torch.arange(16) % 10
@@ -29,21 +28,6 @@ class Routed(nn.Module):
         hidden = torch.relu(self.inner(values))
         weights = self.gate(hidden).float().softmax(-1)
         return self.head(hidden * weights.repeat(1, 4).to(hidden.dtype)), 4 * weights.mean(0).square().sum()
-
-
-def train(loss: Loss, folder: Path, twin: int) -> None:
-    """Train for 4 steps under bf16 autocast; the loss is computed in single precision."""
-    torch.manual_seed(0)
-    model = Routed()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
-                outputs, even = model(torch.randn(16, 4, generator=draws))
-            loss(outputs.float(), even).backward()
-            optimizer.step()
 
 
 def smoothed(part: float, outputs: Tensor, even: Tensor) -> Tensor:
@@ -68,7 +52,12 @@ def towards(gamma: float, outputs: Tensor, even: Tensor) -> Tensor:
 
 
 def judged(reference: Loss, other: Loss, folder: Path) -> Verdict:
-    return compared(partial(train, reference), partial(train, other), folder)
+    return compared(*(partial(train, Routed, in_single(loss), True) for loss in (reference, other)), folder)
+
+
+def in_single(loss: Loss) -> Callable[[tuple[Tensor, Tensor]], Tensor]:
+    """Return the loss of what the model returns, computed in single precision."""
+    return lambda returned: loss(returned[0].float(), returned[1])
 
 
 RIGHT = {"by hand": smoothed_by_hand, "with a constant": with_a_constant}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import trainparity
+from tests.support import against_twins
 from tests.support.against_twins import compared
 from trainparity.records.verdict import Verdict
 
@@ -56,18 +57,8 @@ class Adapted(nn.Module):
 
 
 def train(make: Callable[[], nn.Module], loss: Function, coarse: bool, folder: Path, twin: int) -> None:
-    """Train a new model for 4 steps, in bf16 where asked."""
-    torch.manual_seed(0)
-    model = make()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                outputs = model(torch.randn(16, 4, generator=draws))
-            loss(outputs.float()).backward()
-            optimizer.step()
+    """Train a new model, whose loss is computed in single precision."""
+    against_twins.train(make, lambda outputs: loss(outputs.float()), coarse, folder, twin)
 
 
 cross_entropy = partial(nn.functional.cross_entropy, target=LABELS)
