@@ -118,7 +118,8 @@ def environment() -> dict[str, str]:
             unfinished.rename(folder)
         path.append(str(folder.resolve()))
     if not (ROOT / ".git").exists():  # DVC then asks for no repository
-        (ROOT / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+        for project in (ROOT, ROOT / "studies"):
+            (project / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
     return os.environ | {"PYTHONPATH": os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from dvc.repo import Repo
 
 from tests.support.project import Project, commit_small
 
@@ -111,6 +112,12 @@ def test_dvc_runs_nothing_else(project: Project, file: str, stages: set[str]) ->
 def test_nothing_changed_means_nothing_runs(project: Project) -> None:
     assert would_run(project) == set()
     assert project.run("python", "-m", "trainparity.cli", "status") == "no change since the last run\n"
+
+
+def test_dvc_reads_no_pipeline_but_this_one(project: Project) -> None:
+    """Each further dvc.yaml is parsed by every command of DVC."""
+    with Repo(project.folder) as repo:
+        assert {stage.path for stage in repo.index.stages} == {str(project.folder / "dvc.yaml")}
 
 
 def test_a_new_configuration_is_one_line_and_nothing_else_trains(project: Project) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from trainparity.errors import UserError
 from trainparity.records.base import write_text
 from trainparity.records.claims import ClaimReport
 from trainparity.report import markdown
+from trainparity.starter import PIPELINE
 from trainparity.validation import ParamsError, not_one_of
 
 STUDIES = Path("studies")
@@ -65,7 +67,7 @@ def studies(
         for report in reports:
             report.write(save / f"{report.study}-{chosen}.json")
     for name in failed:
-        print(f"{name}: did not end; `dvc repro {STUDIES / name / 'dvc.yaml'}` resumes it", file=sys.stderr)
+        print(f"{name}: did not end; `dvc repro` in {STUDIES / name} resumes it", file=sys.stderr)
     return 2 if failed else 0
 
 
@@ -81,7 +83,8 @@ def _set_scale(path: Path, scale: str) -> None:
 def _end(name: str) -> bool:
     """Run a study's pipeline; tell whether it ended."""
     print(f"study {name}", flush=True)
-    return reproduce(str(STUDIES / name / "dvc.yaml")) == 0
+    with chdir(STUDIES / name):  # the studies are a DVC project of their own
+        return reproduce(PIPELINE) == 0
 
 
 def _claims(name: str) -> ClaimReport:
