@@ -17,6 +17,7 @@ BELOW: dict[str, set[str]] = {
     "hiding": set(),
     "integers": set(),
     "lingering": set(),
+    "observed": set(),
     "__main__": {"cli"},
     "ownership": {"errors"},
     "parentage": set(),
@@ -36,7 +37,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"errors", "integers", "params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "errors", "integers", "lingering", "ownership", "placement",
+        "errors", "integers", "lingering", "observed", "ownership", "placement",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -50,11 +51,12 @@ BELOW: dict[str, set[str]] = {
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",
-        "lingering", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement", "hiding",
+        "lingering", "observed", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement",
+        "hiding",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
-        "workloads", "launch", "parentage",
+        "workloads", "launch", "observed", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {
@@ -62,12 +64,13 @@ BELOW: dict[str, set[str]] = {
         "launch", "placement",
     },
     "checking": {
-        "bisection", "second_opinion", "validation", "params", "records", "environment", "workloads", "launch",
-        "pipeline", "parity",
+        "bisection", "errors", "second_opinion", "validation", "params", "records", "environment", "workloads",
+        "launch", "pipeline", "parity",
     },
     "report": {"params", "records", "environment", "printable"},
     "api": {
-        "integers", "validation", "records", "workloads", "parity", "checking", "environment", "running", "scratch",
+        "integers", "ownership", "validation", "records", "workloads", "parity", "checking", "environment", "running",
+        "scratch",
     },
     "lightning": {"parity"},
     "transformers": {"parity"},
@@ -76,10 +79,10 @@ BELOW: dict[str, set[str]] = {
     "pytest_plugin": {"testing", "records"},
     "exporting": {"errors", "records", "report"},
     "schemas": {"params", "claims", "strategies"},
-    "starter": {"errors", "schemas", "workloads"},
+    "starter": {"errors", "records", "schemas", "workloads"},
     "stages": {
         "validation", "params", "records", "environment", "workloads", "launch", "parity", "pipeline", "loading",
-        "claims", "report", "errors", "exits", "lingering", "ownership", "parentage",
+        "claims", "report", "errors", "exits", "lingering", "observed", "ownership", "parentage",
     },
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",

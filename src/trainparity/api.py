@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainparity.integers import integer
+from trainparity.ownership import owned
 from trainparity.records.check import CheckReport
 from trainparity.records.verdict import Verdict
 from trainparity.scratch import scratch
@@ -110,7 +111,8 @@ def check(
     )
     with scratch() as place:
         checker = Checker(params, Path(keep) if keep else place, detect(), progress)
-        return judge(checker, against, float64=float64, bisected=bisect)
+        with owned(checker.runs, progress):  # two checks in one folder would replace each other's references
+            return judge(checker, against, float64=float64, bisected=bisect)
 
 
 def run(

@@ -1,6 +1,8 @@
 """`trainparity check` on a right workload and on ones that train otherwise when the batch is cut."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from trainparity import cli
 from trainparity.launch.warm import warm_workers
+from trainparity.ownership import owned
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -95,3 +98,17 @@ def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: C
     which = found["gradaccum-2-offload-activations"]["bisection"]
     assert code == 1 and which["smallest"] == [["gradaccum:2"]]
     assert which["tried"] == {"gradaccum:2": "different", "offload-activations": "bitwise"}
+
+
+def test_a_second_check_waits_for_the_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainparity.cli", "check", "tests.support.mlp:Mlp", "--against", "gradaccum:2"]
+    with owned(tmp_path / "kept/runs"):
+        second = subprocess.Popen(
+            [*command, "--keep", str(tmp_path / "kept")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | {"COLUMNS": "300"},
+        )  # fmt: skip
+        assert second.stdout
+        assert any("runs: waiting for process" in line for line in second.stdout)
+        assert second.poll() is None and not (tmp_path / "kept/data").exists()
+        second.kill()
+        second.communicate()

@@ -43,6 +43,22 @@ def test_the_action_fails_on_another_training_and_writes_the_summary(tmp_path: P
     assert text.startswith("before\n| runs | verdict |") and "| different |" in text and "learning-rate" in text
 
 
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"WORKLOAD": "workload:Mine"}, "input against: empty"),
+        ({"COMMAND": "python train.py"}, "input base: empty"),
+        ({}, "input command: empty"),
+    ],
+)
+def test_an_input_that_is_missing_is_named(tmp_path: Path, inputs: dict[str, str], message: str) -> None:
+    empty = dict.fromkeys(STEP["env"], "") | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEP["run"]]
+    done = subprocess.run(command, env=os.environ | empty | inputs, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
 def test_every_input_reaches_the_script_as_a_variable_and_none_as_code() -> None:
     assert "${{" not in STEP["run"]
     assert {value.split(".")[1].split()[0] for value in STEP["env"].values()} == set(ACTION["inputs"])

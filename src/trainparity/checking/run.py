@@ -8,6 +8,8 @@ from pathlib import Path
 from trainparity.bisection import bisect
 from trainparity.checking import candidates
 from trainparity.environment import Environment
+from trainparity.errors import UserError
+from trainparity.launch.code import code_of_run
 from trainparity.launch.runs import run_configuration, run_reference, run_seed
 from trainparity.launch.warm import warm_workers
 from trainparity.params import Configuration, Curves, Params, Precision, reference_name
@@ -36,10 +38,19 @@ def check(checker: "Checker", texts: Sequence[str], *, float64: bool, bisected: 
         texts: The candidates, such as `ddp:2+gradaccum:2`.
         float64: Whether a difference is judged again in float64.
         bisected: Whether the settings of a candidate that is different are tried in smaller sets.
+
+    Raises:
+        UserError: The workload's code was edited meanwhile: some of the runs are of other code than their reference.
     """
+    workload, results = checker.params.workload.name, dict[str, Verdict]()
+    before = code_of_run(workload, "single").files
     checker.prepare()
     with warm_workers():
-        results = {candidates.name(text): checker.result(text, float64=float64, bisected=bisected) for text in texts}
+        for text in texts:
+            results[candidates.name(text)] = checker.result(text, float64=float64, bisected=bisected)
+            after = code_of_run(workload, "single").files
+            if edited := sorted(name for name in {*before, *after} if before.get(name) != after.get(name)):
+                raise UserError(f"{', '.join(edited)}: edited while the check ran; run it again")
     return CheckReport(workload=checker.params.workload.name, margin=checker.params.parity.margin, results=results)
 
 

@@ -15,10 +15,13 @@ def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("param
 
     Raises:
         DataError: the data can't be fetched or read; `out` is as it was.
-        ParamsError: the dataset is `own` and the workload brings none.
+        ParamsError: the dataset is `own` and the workload brings none, or a file that it is said to read is not there.
     """
     if not isinstance(params.dataset, Own):
         return datasets.prepare(params.dataset, out, downloads)
+    for name in params.dataset.files:
+        if not Path(name).exists():
+            raise ParamsError(f"{path}: dataset.files: {name}: no such file or folder")
     workload = workloads.load(params.workload.name, params.workload.options, path)
     tensors = workloads.own_data(workload, path)
     if not tensors:

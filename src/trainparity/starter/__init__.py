@@ -1,10 +1,10 @@
 """The files that `trainparity init` writes into somebody's own project; they name no folder of this one."""
 
-import shutil
 from pathlib import Path
 
 from trainparity import schemas
 from trainparity.errors import UserError
+from trainparity.records.base import write_text
 
 PARAMS, PIPELINE, WORKLOAD, SCHEMA = "params.yaml", "dvc.yaml", "workload.py", "params.schema.json"
 _HERE = Path(__file__).parent
@@ -31,7 +31,8 @@ def write(folder: Path, *, dvc: bool, force: bool) -> list[Path]:
         names = [PIPELINE]  # of a project that began without it: the workload is its owner's by now
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        shutil.copyfile(schemas.HERE / schemas.PARAMS if name == SCHEMA else _HERE / name, folder / name)
+        source = schemas.HERE / schemas.PARAMS if name == SCHEMA else _HERE / name
+        write_text(folder / name, source.read_text(encoding="utf-8"))
     written = [folder / name for name in names]
     if not (ignored := folder / ".gitignore").exists():
         ignored.write_text(_IGNORED, encoding="utf-8")
