@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tests.support import warm
 from trainparity.data import datasets
 from trainparity.environment import detect
-from trainparity.errors import UserError
+from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.launch.warm import warm_workers
 from trainparity.params import Params, parse
@@ -148,7 +148,7 @@ def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:
     assert status.status == "failed"
     assert (status.reason or "").startswith("rank 1: ValueError: no loss for sample ")
     assert set(files(layout.state(RUNS, "ddp"))) == {"status.json"}
-    assert set(files(layout.report(RUNS, "ddp"))) == {"untrained.json"}
+    assert set(files(layout.report(RUNS, "ddp"))) == {"untrained.json", "files-read.json"}
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,20 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert resumed.returncode == 0, resumed.stderr
     assert files(layout.state(RUNS, name)) == files(trained / layout.state(RUNS, name))
     assert layout.timing(RUNS, name).read_bytes() == timed
+
+
+@pytest.mark.parametrize(("factor", "step"), [("1.0", 26), ("2.0", 13)])
+def test_an_interrupted_run_begins_anew_if_what_it_has_read_was_edited(
+    here: Path, capfd: pytest.CaptureFixture[str], factor: str, step: int
+) -> None:
+    settings = misbehaving("stop", after=12)
+    workload = settings.workload.model_copy(update={"name": "tests.support.reading:Reading"})
+    settings = settings.model_copy(update={"workload": workload})
+    for text, stopped in (("1.0", 13), (factor, step)):
+        Path("factor.txt").write_text(text)
+        with pytest.raises(StoppedBySignal):
+            run_reference(settings, detect(), "fp32", runs=RUNS, data=Path("data/prepared"), timed=False)
+        assert f"stopped after step {stopped} of 28" in capfd.readouterr().err
 
 
 def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_it(here: Path, trained: Path) -> None:

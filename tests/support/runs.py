@@ -1,6 +1,7 @@
 """Real runs for tests: specs, and the parity phase in this process."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from trainparity.records.verdict import Verdict
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
+from trainparity.training.resuming import Resuming
 from trainparity.training.spec import RunSpec
 
 SGD = Optimizer(name="sgd", lr=0.1, momentum=0.9)
@@ -96,7 +98,8 @@ def train(spec: RunSpec, *, twin: int = 0, stop: Callable[[], bool] = lambda: Fa
 def run_phase(spec: RunSpec, *, twin: int = 0, stop: Callable[[], bool] = lambda: False, **options: Any) -> None:
     """Run the parity phase of a spec in this process, as one of its ranks."""
     trainer = trainer_of(spec, twin=twin, **options)
-    ParityPhase(spec, trainer, twin=twin, stop_requested=stop).run(lambda loss: None)
+    resuming = partial(Resuming, stop_requested=stop, before_checkpoint=lambda: None)
+    ParityPhase(spec, trainer, twin=twin, resuming=resuming).run(lambda loss: None)
 
 
 def load(spec: RunSpec, part: str = "") -> Run:

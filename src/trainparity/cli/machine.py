@@ -36,10 +36,9 @@ def status(json_path: answers.JsonPath = None) -> None:
     DVC compares outputs as well: `dvc status` after `dvc repro probe` lists all stages that are not up to date.
     """
     from trainparity.pipeline import plans, schedule
-    from trainparity.pipeline.plan import Planner
 
     params = parameters.load(Path("params.yaml"))
-    made = Planner(params, detect()).plans()
+    made = plans.make(params, detect())
     changed, stages = plans.changes(made), plans.to_run(made, params)
     time = schedule.seconds(stages)
     answer = {

@@ -95,7 +95,8 @@ def train_one(run: str, *, again: bool) -> int:
     """Make a run by its name, through DVC where there is a dvc.yaml; `again` also where its result is there."""
     reference = run.startswith(reference_name(""))
     if Path(starter.PIPELINE).exists():
-        return reproduce(REFERENCE if reference else f"train@{run}", *(("--force", "--single-item") if again else ()))
+        stage = REFERENCE if reference else f"train@{run}"
+        return reproduce(*(("probe", stage, "--force", "--single-item") if again else (stage,)))
     return run_stages([*_FIRST, *([] if reference else [["train", run]])])
 
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from trainparity.environment import num_nodes
 from trainparity.errors import UserError
+from trainparity.launch import files_read
 from trainparity.launch.deaths import Machine, for_want_of_room, reason
 from trainparity.launch.processes import run_workers
 from trainparity.ownership import owned
@@ -47,7 +48,8 @@ def execute(spec: RunSpec, runs: Path) -> Status:
 
 def made_before(spec: RunSpec, runs: Path) -> Status | None:
     """Return the status of a trained run that `execute` would train again from the same; None if there is none."""
-    if not _is_of(spec, layout.report(runs, spec.run)):
+    report = layout.report(runs, spec.run)
+    if not (_is_of(spec, report) and files_read.as_they_were(report)):
         return None
     status = Status.read(layout.status(runs, spec.run))
     return status if status.status == "trained" else None
@@ -60,9 +62,9 @@ def _is_of(spec: RunSpec, report: Path) -> bool:
 
 
 def _train(spec: RunSpec) -> Status:
-    """Run the workers; an earlier interrupted run of the same identity is resumed."""
+    """Run the workers; an earlier interrupted run of the same identity, and of the same files read, is resumed."""
     mark, identity = spec.work / "identity", spec.identity()
-    if not mark.exists() or mark.read_text() != identity:
+    if not mark.exists() or mark.read_text() != identity or not files_read.as_they_were(spec.work):
         shutil.rmtree(spec.work, ignore_errors=True)
         write_text(mark, identity)
     report = spec.work / "report"
@@ -101,6 +103,7 @@ def publish(status: Status, runs: Path, work: Path) -> None:
         finished = work / "untrained"
         shutil.rmtree(finished, ignore_errors=True)
         status.write(finished / "report" / "untrained.json")  # DVC warns of an empty folder
+    files_read.hand_over(work, finished / "report")
     status.write(finished / "state" / "status.json")
     (finished / "report").mkdir(exist_ok=True)  # an untimed run reports nothing
     report, state = layout.report(runs, status.run), layout.state(runs, status.run)

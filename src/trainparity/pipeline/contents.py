@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trainparity.records.base import Record, RecordError
@@ -20,25 +20,39 @@ class Contents(Record):
 def content_of(path: Path) -> str:
     """Return 16 digits that are equal for equal contents on any machine; none if there is nothing.
 
-    Hidden files, which no dataset is read from, count for nothing. A file is read again where its size or time is
-    another one.
+    Hidden files, which no dataset is read from, count for nothing.
     """
+    files = dict(_files(path))
+    digests, whole = _digests(files.values()), hashlib.sha256()
+    for name, file in files.items():
+        whole.update(f"{name}\0{digests[file]}\0".encode(errors="surrogateescape"))
+    return whole.hexdigest()[:16] if path.exists() else ""
+
+
+def contents_of(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the first 16 digits of each file's SHA-256, of those that are there."""
+    return {file: digest[:16] for file, digest in _digests(path for path in paths if path.is_file()).items()}
+
+
+def _digests(files: Iterable[Path]) -> dict[Path, str]:
+    """Return the SHA-256 of each file; one is read again where its size or time is another one."""
     try:
         known = Contents.read(_KNOWN).files
     except RecordError:  # the first time
         known = {}
-    whole, found = hashlib.sha256(), dict(known)
-    for name, file in _files(path):
+    found = dict(known)
+    digests: dict[Path, str] = {}
+    for file in files:
         status = file.stat()
         as_it_was = known.get(str(file))
         if as_it_was is None or as_it_was[:2] != (status.st_size, status.st_mtime_ns):
             with file.open("rb") as stream:
                 as_it_was = (status.st_size, status.st_mtime_ns, hashlib.file_digest(stream, "sha256").hexdigest())
         found[str(file)] = as_it_was
-        whole.update(f"{name}\0{as_it_was[2]}\0".encode(errors="surrogateescape"))
+        digests[file] = as_it_was[2]
     if found != known:
         Contents(files=found).write(_KNOWN)
-    return whole.hexdigest()[:16] if path.exists() else ""
+    return digests
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path]]:

@@ -4,9 +4,12 @@
 stage's dep in dvc.yaml. It holds no path of a machine and no time: equal plans are equal bytes on any machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from trainparity import params as parameters
 from trainparity import workloads
@@ -15,6 +18,7 @@ from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
 from trainparity.params import COUNTERPART, Own, Params
 from trainparity.pipeline.contents import content_of
+from trainparity.pipeline.reading import edited
 from trainparity.records.base import Record
 from trainparity.records.known_answer import STUDY
 
@@ -31,6 +35,8 @@ class Plan(Record):
     """Hash of each source file that it can come to run, and of what it reads the dataset from."""
     distributions: dict[str, str]
     """Version of each installed package that those files import."""
+    also_read: dict[str, str] = Field(default_factory=dict)
+    """Hash of each other file that it has read, once that is another one than when it first did (`reading.py`)."""
     environment: str | None = None
     """Fingerprint of machine and image, of a stage that trains."""
 
@@ -44,30 +50,42 @@ class Planner:
         self._known = nothing_known()
         # A deadline ends a stage or does not, and `scales` are laid over the rest already.
         self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s", "step_deadline_s"})
+        self._stages = self._makers()
 
     def plans(self) -> dict[str, Plan]:
         """Return the plan of each stage that these settings have, by its path below `runs/plan` without `.json`."""
+        return {name: make() for name, make in self._stages.items()}
+
+    def plan(self, name: str) -> Plan | None:
+        """Return one of these plans; None if there is no such stage."""
+        return self._stages[name]() if name in self._stages else None
+
+    @property
+    def names(self) -> list[str]:
+        """The stages that have a plan."""
+        return list(self._stages)
+
+    def _makers(self) -> dict[str, Callable[[], Plan]]:
         params = self._params
-        found = {
-            "prepare": self._prepare(),
-            "reference": self._reference(),
-            "compare": self._compare(),
-            "report": self._plan("report", self._whole),
-            "experiment": self._plan("experiment", self._some("parallel")),
+        found: dict[str, Callable[[], Plan]] = {
+            "prepare": self._prepare,
+            "reference": self._reference,
+            "compare": self._compare,
+            "report": lambda: self._plan("report", self._whole),
+            "experiment": lambda: self._plan("experiment", self._some("parallel")),
         }
-        found |= {f"train/{name}": self._run("train", name, timed=True) for name in params.configs}
-        found[COUNTERPART] = self._run(COUNTERPART, COUNTERPART, timed=False)
-        if params.curves:
-            found["curves"] = self._trains("curves", params.curves.references, self._some("curves"))
-        if params.picture:
-            found["picture"] = self._trains("picture", [params.picture.reference], self._some("picture"))
+        found |= {f"train/{name}": partial(self._run, f"train/{name}", name, timed=True) for name in params.configs}
+        found[COUNTERPART] = partial(self._run, COUNTERPART, COUNTERPART, timed=False)
+        if curves := params.curves:
+            found["curves"] = lambda: self._trains("curves", curves.references, self._some("curves"))
+        if picture := params.picture:
+            found["picture"] = lambda: self._trains("picture", [picture.reference], self._some("picture"))
         if params.loading:
-            found["loading"] = self._loading()
+            found["loading"] = self._loading
         if Path("claims.yaml").exists():
-            settings = self._whole | {"claims": hash_of(Path("claims.yaml"))}
-            found["claims"] = self._plan("claims", settings, self._workloads(params.references))
+            found["claims"] = self._claims
         if STUDY.exists():
-            found["known-answer"] = self._known_answer()
+            found["known-answer"] = self._known_answer
         return found
 
     def _some(self, *sections: str) -> dict[str, Any]:
@@ -75,12 +93,14 @@ class Planner:
 
     def _plan(self, stage: str, settings: dict[str, Any], code: Closure | None = None, *, trains: bool = False) -> Plan:
         """Make the plan of a stage; `code` is what it runs besides its module's imports."""
-        own = closure_of([f"{_STAGES}.{stage.replace('-', '_')}"], known=self._known)
+        module = stage.partition("/")[0].replace("-", "_")
+        own = closure_of([f"{_STAGES}.{module}"], known=self._known)
         whole = own | (code or Closure({}, {}))
         return Plan(
             settings=settings,
             files=dict(sorted(whole.files.items())),
             distributions=dict(sorted(whole.distributions.items())),
+            also_read={name: digest for name, digest in edited(stage).items() if not _has(whole, name, digest)},
             environment=self._environment.fingerprint if trains else None,
         )
 
@@ -88,6 +108,10 @@ class Planner:
         return closure_of(
             {workloads.module_of(self._params.workload_of(name).name) for name in references}, known=self._known
         )
+
+    def _claims(self) -> Plan:
+        settings = self._whole | {"claims": hash_of(Path("claims.yaml"))}
+        return self._plan("claims", settings, self._workloads(self._params.references))
 
     def _compare(self) -> Plan:
         """Make the plan of the stage that judges: of the runs it needs to know no more than which to compare."""
@@ -167,3 +191,9 @@ class Planner:
         for configuration in study.configs.values():
             code |= code_of_run(study.workload.name, configuration.strategy, self._known)
         return self._plan("known-answer", settings, code, trains=True)
+
+
+def _has(code: Closure, path: str, digest: str) -> bool:
+    """Tell whether code holds a file, which it names by its module and not by where it lies."""
+    name = Path(path).name
+    return path in code.files or any(Path(own).name == name and code.files[own] == digest for own in code.files)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from trainparity import validation
 from trainparity.environment import Environment
 from trainparity.params import COUNTERPART, Params
-from trainparity.pipeline.plan import Plan
+from trainparity.pipeline.plan import Plan, Planner
+from trainparity.pipeline.reading import learn
 from trainparity.placement import Unavailable, place
 from trainparity.records.base import RecordError
 
@@ -25,6 +26,14 @@ def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
             path.unlink()
     for name, plan in plans.items():
         plan.write(folder / f"{name}.json")
+
+
+def make(params: Params, environment: Environment) -> dict[str, Plan]:
+    """Return the plans of all stages, after taking from the last runs' records what these have read."""
+    planner, last = Planner(params, environment), dict(_of_last_run())
+    for name in planner.names:
+        learn(name, last[name].also_read if name in last else ())
+    return planner.plans()
 
 
 def check_stages(plans: Mapping[str, Plan], path: Path = Path("dvc.yaml")) -> None:
@@ -50,7 +59,7 @@ def remove_leftovers(params: Params, runs: Path = Path("runs")) -> list[str]:
     """
     known, removed = {*params.configs, COUNTERPART}, set()
     for part in ("state", "report"):
-        for path in (runs / part).glob("*"):
+        for path in (runs / part).glob("*/"):  # DVC may keep a .gitignore beside them
             if path.name not in known:
                 shutil.rmtree(path)
                 removed.add(path.name)
@@ -78,7 +87,7 @@ def changes(plans: Mapping[str, Plan]) -> list[Change]:
     """
     old, stages = dict(_of_last_run()), dict[str, list[str]]()
     for name, plan in plans.items():
-        for text in _differences(old[name], plan) if name in old else ():
+        for text in differences(old[name], plan) if name in old else ():
             stages.setdefault(text, []).append(name.replace("/", "@"))
     for path, names in _edited().items():
         if known := [name.replace("/", "@") for name in names if name in plans]:
@@ -195,8 +204,10 @@ def _differs(path: Path, digest: str) -> bool:
         return hashlib.file_digest(file, "md5").hexdigest() != digest
 
 
-def _differences(old: Plan, new: Plan) -> Iterator[str]:
+def differences(old: Plan, new: Plan) -> Iterator[str]:
+    """Yield what is another thing in one of two plans of a stage than in the other, each in a few words."""
     yield from _between(old.files, new.files, "{name} {how}")
+    yield from _between(old.also_read, new.also_read, "{name} was edited")
     yield from _between(old.distributions, new.distributions, "{name} is {new}, was {old}")
     if old.environment != new.environment:
         yield "the machine or image is another one"

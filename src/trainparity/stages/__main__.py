@@ -13,6 +13,7 @@ from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.parentage import FOLLOWS, end_with_parent
 from trainparity.pipeline import schedule
+from trainparity.pipeline.unedited import check_unedited
 from trainparity.validation import ParamsError, not_one_of
 
 _NAMES = sorted(p.stem.replace("_", "-") for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("__"))
@@ -28,8 +29,11 @@ def main() -> None:
         arguments = inspect.signature(stage).bind(*sys.argv[2:])
     except TypeError as error:
         raise ParamsError(f"python -m trainparity.stages {name}: {error}") from None
-    with schedule.stage("/".join(sys.argv[1:])):
+    plan = "/".join(sys.argv[1:])
+    check_unedited(plan, "after the stage probe had read it: run the pipeline again")
+    with schedule.stage(plan):
         stage(*arguments.args)
+    check_unedited(plan, "while the stage ran; its result is not kept: run the pipeline again")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,14 @@
 from pathlib import Path
 
 from trainparity import params
+from trainparity.observed import Observed
+from trainparity.pipeline import reading
 from trainparity.pipeline.prepare import prepare
 
 
 def main() -> None:
-    settings = params.load(Path("params.yaml"))
-    manifest = prepare(settings, Path("data/prepared"), Path(".trainparity/downloads"))
+    settings, out, downloads = params.load(Path("params.yaml")), Path("data/prepared"), Path(".trainparity/downloads")
+    observed = Observed([out, *map(Path, settings.dataset.files_read)])  # a workload's own data may come from others
+    manifest = prepare(settings, out, downloads)
+    reading.keep("prepare", observed.files())
     print(f"{manifest.dataset}: {manifest.samples} samples from {manifest.source}")

@@ -6,7 +6,6 @@ from trainparity import environment, params
 from trainparity.launch.containers import here_or_contained, image_of_engine, look
 from trainparity.launch.warm import wake
 from trainparity.pipeline import plans, schedule, turns
-from trainparity.pipeline.plan import Planner
 from trainparity.records import layout
 
 RUNS = Path("runs")
@@ -17,7 +16,7 @@ def probe() -> None:
     found.write(layout.environment(RUNS))
     gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
     print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
-    made = Planner(settings, found).plans()
+    made = plans.make(settings, found)
     plans.check_stages(made)
     for change in plans.changes(made):
         print(change.sentence)

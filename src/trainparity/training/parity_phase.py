@@ -16,7 +16,7 @@ from trainparity.records.tensors import save as save_tensors
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
 from trainparity.training.precision import deterministic
-from trainparity.training.resuming import Resuming
+from trainparity.training.resuming import MakeResuming
 from trainparity.training.spec import RunSpec
 
 Progress = Callable[[float], None]
@@ -26,12 +26,12 @@ Progress = Callable[[float], None]
 class ParityPhase:
     """Trains with the trace on: a reference, a twin of one, or a run that follows a reference."""
 
-    def __init__(self, spec: RunSpec, trainer: Trainer, *, twin: int, stop_requested: Callable[[], bool]) -> None:
+    def __init__(self, spec: RunSpec, trainer: Trainer, *, twin: int, resuming: MakeResuming) -> None:
         self._spec, self._trainer, self._twin = spec, trainer, twin
         self._main = trainer.execution.rank == 0
         self._output = spec.work / "state" / (f"twins/{twin}" if twin else "")
         checkpoint = spec.work / "checkpoints" / (f"twin-{twin}" if twin else "run")
-        self._resuming = Resuming(trainer, checkpoint, stop_requested=stop_requested)
+        self._resuming = resuming(trainer, checkpoint)
         self._is_reference = spec.reference is None and not twin
         self._window = min(spec.parity.window, trainer.num_steps)
         windows = (spec.reference or spec.work / "state") / "windows"  # the reference keeps what the others start from

@@ -23,8 +23,16 @@ def any_rank_is_to_stop(trainer: Trainer, stop_requested: Callable[[], bool]) ->
 class Resuming:
     """Keeps a trainer's checkpoint in a folder."""
 
-    def __init__(self, trainer: Trainer, folder: Path, *, stop_requested: Callable[[], bool]) -> None:
-        self._trainer, self._folder, self._stop_requested = trainer, folder, stop_requested
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: Path,
+        *,
+        stop_requested: Callable[[], bool],
+        before_checkpoint: Callable[[], None],
+    ) -> None:
+        self._trainer, self._folder = trainer, folder
+        self._stop_requested, self._before_checkpoint = stop_requested, before_checkpoint
 
     def load(self) -> tuple[dict[str, Tensor], int]:
         """Load the checkpoint, if there is one; return the arrays kept with it, and the step to resume at."""
@@ -51,6 +59,7 @@ class Resuming:
             return
         scalars = {"step": step, "scaler": trainer.scaler.state_dict()}
         main = trainer.execution.rank == 0
+        self._before_checkpoint()
         checkpoints.save(self._folder, trainer.plain, trainer.optimizer, arrays(), scalars, main=main)
         if stop:
             raise Interrupted(f"stopped after step {step} of {trainer.num_steps}")
@@ -58,3 +67,7 @@ class Resuming:
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+MakeResuming = Callable[[Trainer, Path], Resuming]
+"""Makes what keeps a trainer's checkpoint in a folder."""

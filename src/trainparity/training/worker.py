@@ -4,8 +4,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -23,11 +24,12 @@ from trainparity.strategies import Execution
 from trainparity.training import failure, plain_phase, timing_phase
 from trainparity.training.deadline import StepDeadline
 from trainparity.training.evaluation import evaluate, predicts
+from trainparity.training.files_read import files_read
 from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
-from trainparity.training.resuming import Interrupted, any_rank_is_to_stop
+from trainparity.training.resuming import Interrupted, Resuming, any_rank_is_to_stop
 from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Result, RunSpec
 
 
@@ -38,8 +40,8 @@ def main() -> int:
     rank = int(os.environ.get("RANK", "0"))
     try:
         end_with_owner()
-        with _deadline(spec, rank) as deadline, _process_group(spec) as execution:
-            run(spec, execution, deadline)
+        with files_read(spec, rank) as keep, _deadline(spec, rank) as deadline, _process_group(spec) as execution:
+            run(spec, execution, deadline, before_checkpoint=keep)
     except Interrupted as error:
         if rank == 0:
             print(f"{spec.run}: {error}; run it again to resume from there", file=sys.stderr)
@@ -68,21 +70,34 @@ def _deadline(spec: RunSpec, rank: int) -> StepDeadline:
     )
 
 
-def run(spec: RunSpec, execution: Execution, deadline: StepDeadline | None = None) -> None:
+def run(
+    spec: RunSpec,
+    execution: Execution,
+    deadline: StepDeadline | None = None,
+    *,
+    before_checkpoint: Callable[[], None] = lambda: None,
+) -> None:
     """Execute all phases of a run; outputs go to `spec.work`, and phases that are complete are not repeated."""
     torch.set_num_threads(spec.placement.num_threads)
-    _Phases(spec, execution, deadline).run()
+    _Phases(spec, execution, deadline, before_checkpoint).run()
 
 
 class _Phases:
     """The phases of a run on one rank, each with a trainer of its own."""
 
-    def __init__(self, spec: RunSpec, execution: Execution, deadline: StepDeadline | None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        execution: Execution,
+        deadline: StepDeadline | None,
+        before_checkpoint: Callable[[], None],
+    ) -> None:
         self._spec, self._execution, self._deadline = spec, execution, deadline
         self._workload = workloads.load(spec.workload.name, spec.workload.options)
         self._dataset = load_data(spec.data)
         self._main = execution.rank == 0
         self._stop = _StopRequest()
+        self._resuming = partial(Resuming, stop_requested=self._stop, before_checkpoint=before_checkpoint)
         self._scores = predicts(self._workload, self._dataset, spec.train)
         self._first = self._trainer()
         self._timed = self._num_timed_steps()
@@ -131,7 +146,7 @@ class _Phases:
 
     def _plain(self) -> None:
         """Train without a trace."""
-        losses = plain_phase.train(self._spec, self._first, stop_requested=self._stop, progress=self._stepped)
+        losses = plain_phase.train(self._spec, self._first, self._resuming, progress=self._stepped)
         plain_phase.write(self._spec, self._first, losses)
         if self._main:
             self._finish(sum(losses[-10:]) / len(losses[-10:]))
@@ -157,7 +172,7 @@ class _Phases:
     def _traced_phases(self) -> None:
         spec, first = self._spec, self._first
         torch.compiler.reset()  # what the timed phase compiled was not deterministic
-        parity = ParityPhase(spec, first, twin=0, stop_requested=self._stop)
+        parity = ParityPhase(spec, first, twin=0, resuming=self._resuming)
         self._phase("parity", self._timed)
         has_trained = parity.run(self._stepped)
         self._score(first if has_trained and parity.is_whole else None)
@@ -165,7 +180,7 @@ class _Phases:
             self._phase(f"twin {number}", self._timed + number * first.num_steps)
             # A model that draws random numbers itself draws other ones for samples in another order.
             order = 0 if parity.draws_random_numbers() else number
-            ParityPhase(spec, self._trainer(order), twin=number, stop_requested=self._stop).run(self._stepped)
+            ParityPhase(spec, self._trainer(order), twin=number, resuming=self._resuming).run(self._stepped)
         if self._main:  # which alone has written the trace
             self._finish(parity.final_loss())
 
@@ -181,7 +196,7 @@ class _Phases:
             return
         if trained is None:
             trained = self._trainer()
-            plain_phase.train(self._spec, trained, stop_requested=self._stop, progress=self._made_a_step)
+            plain_phase.train(self._spec, trained, self._resuming, progress=self._made_a_step)
         evaluation = evaluate(trained, self._made_a_step)
         if self._main:
             evaluation.write(path)

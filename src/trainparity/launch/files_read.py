@@ -1,0 +1,27 @@
+"""Whether a result or a checkpoint is still of the files that made it: those that the run has read."""
+
+import shutil
+from pathlib import Path
+
+from trainparity.observed import hash_of
+from trainparity.records.base import RecordError
+from trainparity.records.files_read import NAME, FilesRead
+
+
+def as_they_were(folder: Path) -> bool:
+    """Tell whether each file that a folder names still has the content that was read; also where it names none."""
+    path = folder / NAME
+    if not path.exists():
+        return True
+    try:
+        files = FilesRead.read(path).files
+    except RecordError:
+        return False
+    return all(Path(name).is_file() and hash_of(Path(name)) == digest for name, digest in files.items())
+
+
+def hand_over(work: Path, report: Path) -> None:
+    """Copy the record of a run into its report."""
+    if (work / NAME).exists():
+        report.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(work / NAME, report / NAME)

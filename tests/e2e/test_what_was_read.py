@@ -1,0 +1,99 @@
+"""Files that no import shows: edited, they make run again what has read them; as they were, nothing runs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_what_reruns import would_run
+from tests.support.project import Project, commit_small
+
+FILES = {
+    "mine.py": """
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from tests.support.mlp import Mlp
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "elsewhere"))
+
+
+class Mine(Mlp):
+    def loss(self, model, batch):
+        part = importlib.import_module(".".join(["parts", "factor"]))  # as late as in the first step
+        factor = json.loads((HERE / "settings" / "loss.json").read_text())
+        return part.FACTOR * factor * importlib.import_module("helper").FACTOR * super().loss(model, batch)
+""",
+    "parts/factor.py": "FACTOR = 1.0\n",
+    "elsewhere/helper.py": "FACTOR = 1.0\n",
+    "settings/loss.json": "1.0\n",
+}
+READ = [name for name in FILES if name != "mine.py"]
+TRAINING = {"reference", "train@halves"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = commit_small(tmp_path_factory.mktemp("read") / "project")
+    for name, text in FILES.items():
+        write(project.folder / name, text)
+    project.edit("workload", value={"name": "mine:Mine"})
+    project.edit("configs", value={"halves": {"accumulation_steps": 2}})
+    project.edit("pairs", value={})
+    project.edit("parallel", value="halves")
+    project.run("dvc", "repro")
+    return project
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def test_what_was_read_makes_nothing_run_again(project: Project) -> None:
+    assert would_run(project) == set()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_an_edited_file_that_was_read_makes_all_run_that_has_read_it(project: Project, name: str) -> None:
+    path = project.folder / name
+    path.write_text(FILES[name].replace("1.0", "2.0"))
+    try:
+        said = project.run("python", "-m", "trainparity.cli", "status")
+        assert f"{name} was edited: reference, train@halves" in said
+        assert would_run(project) >= TRAINING
+    finally:
+        path.write_text(FILES[name])
+    assert would_run(project) == set()
+
+
+def test_a_file_that_is_gone_is_another_one(project: Project) -> None:
+    path = project.folder / "settings/loss.json"
+    path.unlink()
+    assert would_run(project) >= TRAINING
+    path.write_text(FILES["settings/loss.json"])
+    assert would_run(project) == set()
+
+
+def test_each_content_has_its_results(project: Project) -> None:
+    path, losses = project.folder / "settings/loss.json", project.folder / "runs/state/halves/loss.csv"
+    before = losses.read_text()
+    path.write_text("2.0\n")
+    assert project.stages("dvc", "repro") >= TRAINING
+    assert losses.read_text() != before
+    assert would_run(project) == set()
+    path.write_text(FILES["settings/loss.json"])
+    project.run("dvc", "repro")
+    assert losses.read_text() == before
+    assert would_run(project) == set()
+
+
+def test_without_what_is_kept_of_them_no_edit_goes_unseen(project: Project) -> None:
+    path = project.folder / "settings/loss.json"
+    for kept in (project.folder / ".trainparity/read").rglob("*.json"):
+        kept.unlink()
+    path.write_text("3.0\n")
+    assert would_run(project) >= TRAINING
+    path.write_text(FILES["settings/loss.json"])
