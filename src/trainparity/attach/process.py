@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trainparity.attach.first_pass import FirstPass
 from trainparity.attach.leaving import call_before_exit, leave, leave_now
 from trainparity.attach.optimizers import Optimizers
+from trainparity.attach.recordings import Recordings
 from trainparity.attach.role import loads_data, name_of_training
 from trainparity.attach.session import OPERATORS, Session
 from trainparity.attach.watch import remedy_of
-from trainparity.attach.writing import write
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # while this module is imported, torch is being imported too
 
     from trainparity.attach.first_backward import FirstBackward
     from trainparity.parity.recorder import Recorder
-    from trainparity.parity.recording.joint import Joint
 
 
 class Process:
@@ -33,11 +32,7 @@ class Process:
     def __init__(self, folder: Path) -> None:
         self._session = Session(folder)
         self._optimizers = Optimizers()
-        self._recorded: dict[Optimizer, Recorder] = {}
-        """The first is of the optimizer that was made first; the others train something else beside it."""
-        self._joint: Joint | None = None
-        """What is recorded in place of several optimizers that make a step together."""
-        self._facts: dict[Optimizer, dict[str, Any]] = {}
+        self._recorded = Recordings(self._session, self._optimizers)
         self._pid = 0
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._stopped = False
@@ -117,55 +112,18 @@ class Process:
             has_closure = len(arguments) > 1 or bool(keywords)  # the first is the optimizer
             if has_closure or self._first_backward.seen or _has_gradient(optimizer):
                 self._attach(optimizer, None)
-        elif self._recorded and self._as_recorded(optimizer) not in self._recorded:
-            self._see_another(optimizer)
-        elif any(not recorder.step and recorder.outgrown for recorder in self._recorded.values()):
+        elif self._recorded and self._recorded.as_recorded(optimizer) not in self._recorded:
+            if self._recorded.first_is_replaced_by(optimizer):
+                self._begin_anew(optimizer)
+            else:
+                self._try(lambda: self._recorded.see_another(optimizer))
+        elif self._recorded.outgrown:
             self._begin_anew(optimizer)
-
-    def _as_recorded(self, optimizer: "Optimizer") -> "Optimizer":
-        """Return an optimizer, or what it is recorded as a member of."""
-        joint = self._joint
-        return joint if joint is not None and any(optimizer is member for member in joint.members) else optimizer
-
-    def _see_another(self, optimizer: "Optimizer") -> None:
-        """Record an optimizer that was made later, or in place of one that is recorded."""
-        from trainparity.attach.owners import beside, updates_for
-
-        if self._replaces_first(optimizer):
-            self._begin_anew(optimizer)
-        elif (old := next((one for one in self._recorded if updates_for(optimizer, one)), None)) is not None:
-            self._go_on_with(optimizer, old)
-        elif not self._optimizers.steps_of(optimizer) and len(beside(optimizer, [*self._recorded])) == len(
-            self._recorded
-        ):
-            self._try(lambda: self._record(optimizer, None, self._folder_name(optimizer)))
 
     def _begin_anew(self, optimizer: "Optimizer") -> None:
         """Record what steps now, in place of what was attached to and has made no step."""
-        for recorder in self._recorded.values():
-            recorder.close()
-        self._recorded, self._facts = {}, {}
+        self._recorded.close()
         self._attach(optimizer, None)
-
-    def _go_on_with(self, optimizer: "Optimizer", old: "Optimizer") -> None:
-        """Record the steps that an optimizer makes over tensors of a recorded one: the script has made it anew."""
-        if not self._recorded[old].ended:
-            self._recorded[old].go_on_with(optimizer)
-        self._recorded = {optimizer if key is old else key: recorder for key, recorder in self._recorded.items()}
-        facts = self._facts.pop(old)
-        self._facts[optimizer] = {**facts, "optimizer": type(optimizer).__name__}
-
-    def _replaces_first(self, optimizer: "Optimizer") -> bool:
-        """Tell whether an optimizer steps in place of the first recorded one, which has made no step.
-
-        It updates the same tensors, or makes its second step: the recorded one's module is called, but not trained.
-        """
-        from trainparity.attach.owners import updates_for
-
-        first, recorder = next(iter(self._recorded.items()))
-        if recorder.step:
-            return False
-        return updates_for(optimizer, first) or self._optimizers.steps_of(optimizer) is not None
 
     def _attach(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
         """Record this optimizer and those beside it from now on; `called` is the module whose forward pass begins."""
@@ -189,22 +147,17 @@ class Process:
         raise SystemExit(2) from error
 
     def _record_all(self, optimizer: "Optimizer", called: "nn.Module | None") -> None:
-        from trainparity.attach.owners import beside
         from trainparity.parity.recording import ranks
-        from trainparity.parity.recording.unwrap import unwrap_optimizer
 
-        first = self._join(unwrap_optimizer(optimizer), called)
+        first = self._recorded.join(optimizer, called)
         self._optimizers.forget_steps_of(first)
         if not self._session.claim(name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
-        joint = self._joint
         atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
-        several = sorted([first, *beside(first, self._optimizers.alive())], key=self._optimizers.number)
-        for one in several:  # whichever is called first: no generator is that is called without gradients
-            self._record(one, called, None if one is several[0] else self._folder_name(one))
-        if joint is not None:
-            joint.register_step_post_hook(self._stepped)  # after the Recorder's
+        self._recorded.record_all(first, called)
+        if self._recorded.joint is not None:
+            self._recorded.joint.register_step_post_hook(self._stepped)  # after the Recorder's
         call_before_exit(self._ended)
         if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
             from trainparity.attach.operators import OperatorWindow
@@ -212,53 +165,17 @@ class Process:
             self._made_steps = OperatorWindow(step, self._session.folder / OPERATORS).at
             self._made_steps(0)
 
-    def _join(self, optimizer: "Optimizer", called: "nn.Module | None") -> "Optimizer":
-        """Return what makes a step as one with an optimizer, beside others of the model that is called; else itself."""
-        from trainparity.attach.owners import of_one_step
-        from trainparity.parity.recording.joint import joined
-
-        members = of_one_step(optimizer, self._optimizers.alive(), called)
-        if len(members) == 1:
-            return optimizer
-        self._joint = joined(members)
-        return self._joint
-
-    def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
-        from trainparity.attach.owners import beside, model_of
-        from trainparity.parity.recorder import record
-        from trainparity.parity.recording.unwrap import unwrap_model
-
-        others = beside(optimizer, self._optimizers.alive())
-        model, plan = model_of(optimizer, called, others), self._session.plan
-        plain = unwrap_model(model)
-        if not any(True for _ in plain.parameters()):
-            return
-        self._facts[optimizer] = {
-            "model": type(plain).__name__,
-            "optimizer": type(optimizer).__name__,
-            "num_parameters": sum(parameter.numel() for parameter in plain.parameters()),
-        }
-        self._recorded[optimizer] = record(
-            model, optimizer, plan.folder, interval=plan.interval, twin=plan.twin, name=name
-        )
-
-    def _folder_name(self, optimizer: "Optimizer") -> str:
-        return f"optimizer-{self._optimizers.number(optimizer)}"
-
     def _stepped(self, optimizer: "Optimizer", *_: Any) -> None:
         """Count a step that has been made, and stop the script after the last one that is asked for."""
-        from trainparity.attach.owners import wraps
-
-        if self._as_recorded(optimizer) is not optimizer:
+        if self._recorded.as_recorded(optimizer) is not optimizer:
             return  # a member's step: the one that it belongs to tells of its own
         limit = self._session.plan.steps
         if os.getpid() != self._pid or self._stopped:
             return
-        first = next(iter(self._recorded.items()), None)
-        if first is not None and optimizer is first[0]:
+        if (first := self._recorded.first) is not None and optimizer is first[0]:
             self._after_step(*first)
             return
-        if any(wraps(optimizer, recorded) for recorded in self._recorded):
+        if self._recorded.wraps(optimizer):
             return
         made = self._optimizers.count_step(optimizer)
         if limit and made >= limit:
@@ -268,7 +185,7 @@ class Process:
         """Go on, or stop, after a step of the first recorded optimizer."""
         limit = self._session.plan.steps
         if recorder.parted:  # the training goes on: other ranks may wait for this one
-            if not any(one.step for one in self._recorded.values()):
+            if not self._recorded.made_steps:
                 self._fail(recorder.ended)
             if limit and recorder.step + self._optimizers.count_step(optimizer) >= limit:
                 self._stop()
@@ -289,7 +206,7 @@ class Process:
         if self._recorded:
             from trainparity.parity.recording import presence
 
-            parted = any(recorder.parted for recorder in self._recorded.values())
+            parted = self._recorded.parted
             self._ended()
             if parted:
                 leave()
@@ -300,19 +217,17 @@ class Process:
     def _ended(self) -> None:
         """Write the traces and say what was recorded; once."""
         atexit.unregister(self._ended)
-        recorded, self._recorded = self._recorded, {}
+        recorded, self._recorded = self._recorded, Recordings(self._session, self._optimizers)
         if not recorded or os.getpid() != self._pid:
             return
         if self._session.over:
-            for recorder in recorded.values():
-                recorder.abandon()
+            recorded.abandon()
             return
-        self._try(lambda: write(self._session, recorded, self._facts, self._optimizers, stopped=self._stopped))
+        self._try(lambda: recorded.write(stopped=self._stopped))
 
     def _forget(self) -> None:
         """Let a forked child leave the trace to its parent."""
-        for recorder in self._recorded.values():
-            atexit.unregister(recorder.close)
+        self._recorded.leave_to_parent()
         atexit.unregister(self._ended)
 
 
