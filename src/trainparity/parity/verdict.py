@@ -83,8 +83,8 @@ def judge_traces(
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
-    same_bits = _same_bits(left, right, KINDS)
-    facts = [] if same_bits else _rows_of_facts(left, right, floor, margin)
+    all_bits = same_bits(left, right)
+    facts = [] if all_bits else _rows_of_facts(left, right, floor, margin)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= _LOST / _APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
@@ -93,8 +93,8 @@ def judge_traces(
     verdict = Verdict(
         left=names[0],
         right=names[1],
-        verdict="different" if rows else "bitwise" if same_bits else "equivalent",
-        weights="different" if training else "bitwise" if _same_bits(left, right, _TRAINING) else "equivalent",
+        verdict="different" if rows else "bitwise" if all_bits else "equivalent",
+        weights="different" if training else "bitwise" if same_bits(left, right, _TRAINING) else "equivalent",
         distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
         margin=margin,
         calibrated=floor.calibrated,
@@ -214,7 +214,7 @@ def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Ten
     )
 
 
-def _same_bits(left: Trace, right: Trace, kinds: Sequence[Judged]) -> bool:
+def same_bits(left: Trace, right: Trace, kinds: Sequence[Judged] = KINDS) -> bool:
     """Tell whether all hashes are equal, and the sketches with them; an update has no hash of its own."""
     hashed = [f"{kind}/digest" for kind in kinds if kind != "update"]
     equal = all(torch.equal(left.arrays[key], right.arrays[key]) for key in hashed)
