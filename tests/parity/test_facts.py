@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import SHAPES, scaled, trace, twins
+from tests.support.synthetic import SHAPES, Change, drawn, trace, twins
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
@@ -17,8 +17,17 @@ T, P = 4, len(SHAPES)
 def judged(left: dict[str, Any], right: dict[str, Any]) -> Verdict:
     """Judge with twins whose gradients are 2 % apart, as bf16's are: 16 times that excuses a third of an update."""
     reference = trace(**left)
-    wide = [*twins(2, **left), trace(twin=3, **left, gradients=scaled(1.02))]
+    wide = [trace(twin=number, **left, gradients=rough(number)) for number in (1, 2, 3)]
     return judge_traces(reference, trace(**right), NoiseFloor(reference, wide), 16.0)
+
+
+def rough(twin: int) -> Change:
+    """Round each number of a gradient by about 2 %."""
+
+    def change(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {n: g * (1 + 0.02 * drawn(11, twin, step, i, shape=g.shape)) for i, (n, g) in enumerate(found.items())}
+
+    return change
 
 
 def option(value: float) -> torch.Tensor:

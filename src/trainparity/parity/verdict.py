@@ -149,10 +149,11 @@ def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
     """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
 
-    And those in which the forward pass or the loss does though gradients are within the floor.
+    And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
     """
     steps = [Difference(left, right, floor, margin, row) for row in range(len(left.layout.steps))]
-    return [s.row for s in steps if s.passes_part or any(rule.differs(s) for rule in FACTS if rule.differs)]
+    parts = (s.passes_part or s.made_otherwise or any(rule.differs(s) for rule in FACTS if rule.differs) for s in steps)
+    return [s.row for s, differs in zip(steps, parts, strict=True) if differs]
 
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:
