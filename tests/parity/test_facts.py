@@ -168,3 +168,16 @@ def test_samples_of_a_pass_without_backward_are_no_fact() -> None:
     assert judged(reference, {**content, **aside}).verdict == "equivalent"
     trained = {**aside, "rank__reached": torch.full((T, 1), 3)}
     assert judged(reference, {**content, **trained}).cause == "samples"
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (2.0**-8, ["loss: rounds to 6e-8 of itself in left, rounds to 0.0039 of itself in right"]),
+        (2.0**-24, []),
+        (0.0, []),  # it was not seen, as of a compiled loss
+    ],
+)
+def test_losses_in_other_formats_are_told_though_the_floor_hides_them(unit: float, said: list[str]) -> None:
+    found = judged({"layout": {"loss_roundoff": 2.0**-24}}, {"parts": 2, "layout": {"loss_roundoff": unit}})
+    assert (found.verdict, found.environment) == ("equivalent", said)

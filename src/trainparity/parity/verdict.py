@@ -18,7 +18,7 @@ from trainparity.parity.margin import margin_of
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
 from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
@@ -101,7 +101,7 @@ def judge_traces(
         steps_compared=len(left.layout.steps),
         worst=worst,
         ranks_agree=agree(left) and agree(right),
-        environment=differing(left.layout.environment, right.layout.environment, names),
+        environment=differing(*_conditions(left.layout, right.layout), names),
     )
     if rows:
         difference = Difference(left, right, floor, margin, min(rows), names)
@@ -122,6 +122,15 @@ def judge_traces(
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, _LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+
+
+def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what both runs computed with, and the format of their losses where both were seen."""
+    units = left.loss_roundoff, right.loss_roundoff
+    if not all(units):
+        return left.environment, right.environment
+    ours, theirs = ({"loss": f"rounds to {exact(unit, 2)} of itself"} for unit in units)
+    return left.environment | ours, right.environment | theirs
 
 
 def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], name: str) -> str | None:
