@@ -494,3 +494,11 @@ def test_the_run_in_which_weights_change_is_named_where_others_change_in_both() 
     second[:, 1] *= changes[:, 0]
     found = judge({**COARSE, "start__sketch": first}, {**COARSE, "start__sketch": second})
     assert found.cause == "weights-not-loaded" and (found.explanation or "").startswith("in right 1 of 3 parameters")
+
+
+@pytest.mark.parametrize(("unheld", "by"), [(["a.weight"], "another optimizer"), ([], "the loop")])
+def test_weights_that_another_optimizer_moves_in_both_runs_are_loaded(unheld: list[str], by: str) -> None:
+    parts = difference(*({"layout": {"unoptimised": unheld}} for _ in range(2)), row=2)
+    for trace_, factor in ((parts.left, 1.01), (parts.right, 1.02)):
+        trace_.arrays["start/sketch"][2:, 0] *= factor
+    assert (weights_not_loaded.test(parts) is None) == (by == "another optimizer")

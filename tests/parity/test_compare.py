@@ -1,11 +1,16 @@
-"""What `trainparity compare` says of folders that hold no complete run."""
+"""What `trainparity compare` says of folders that hold no complete run, and of runs that go on beyond their twins."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.report_tree import status
+from tests.support.synthetic import scaled, trace
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
+from trainparity.records.verdict import Verdict
 
 
 @pytest.mark.parametrize("outcome", ["failed", "skipped"])
@@ -24,3 +29,52 @@ def test_an_empty_folder_and_a_damaged_status_cannot_be_judged(tmp_path: Path) -
     (tmp_path / "status.json").write_text("{")
     found = compare_folders(tmp_path, tmp_path)
     assert found.verdict == "cannot judge" and "not a Status record" in (found.reason or "")
+
+
+def every_third(whole: Trace) -> Trace:
+    """Return what `interval=3` records of a run."""
+    layout = whole.layout.model_copy(update={"steps": whole.layout.steps[::3]})
+    return Trace(layout, {name: array[::3].contiguous() for name, array in whole.arrays.items()})
+
+
+def shorter(whole: Trace) -> Trace:
+    return trace(twin=whole.layout.twin, steps=3)
+
+
+Cut = Callable[[Trace], Trace]
+"""From a twin to one that covers fewer steps."""
+
+
+def of_seven_steps(folder: Path, cut: Cut, **right: Any) -> Verdict:
+    """Compare two runs of 7 steps whose twins cover fewer."""
+    trace(steps=7).save(folder / "a")
+    trace(steps=7, **right).save(folder / "b")
+    for twin in (1, 2):
+        cut(trace(steps=7, twin=twin)).save(folder / "a" / "twins" / str(twin))
+    return compare_folders(folder / "a", folder / "b")
+
+
+@pytest.mark.parametrize("cut", [shorter, every_third])
+def test_a_fault_in_a_step_that_no_twin_covers_is_no_pass(cut: Cut, tmp_path: Path) -> None:
+    found = of_seven_steps(tmp_path, cut, gradients=scaled(1.01, since=4))
+    assert found.verdict != "bitwise" and found.exit_code in (1, 2), found.reason
+
+
+def test_what_twins_cover_is_said(tmp_path: Path) -> None:
+    found = of_seven_steps(tmp_path, shorter, parts=2)
+    assert found.verdict == "cannot judge"
+    assert found.reason == (
+        "twins cover 3 of 7 traced steps, to step 2 of 6: these are equivalent, and no more can be said"
+    )
+    assert "record the twins over as many steps" in str(found.advice)
+
+
+def test_a_fault_in_a_step_that_twins_cover_is_different_though_they_end_early(tmp_path: Path) -> None:
+    found = of_seven_steps(tmp_path, shorter, gradients=scaled(1.01, since=1))
+    assert (found.verdict, found.step) == ("different", 1)
+
+
+@pytest.mark.parametrize("cut", [shorter, every_third])
+def test_equal_bits_need_no_twin(cut: Cut, tmp_path: Path) -> None:
+    found = of_seven_steps(tmp_path, cut)
+    assert (found.verdict, found.steps_compared) == ("bitwise", 7)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import SHAPES, scaled, trace, twins
+from tests.support.synthetic import SHAPES, Change, drawn, trace, twins
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
@@ -17,8 +17,17 @@ T, P = 4, len(SHAPES)
 def judged(left: dict[str, Any], right: dict[str, Any]) -> Verdict:
     """Judge with twins whose gradients are 2 % apart, as bf16's are: 16 times that excuses a third of an update."""
     reference = trace(**left)
-    wide = [*twins(2, **left), trace(twin=3, **left, gradients=scaled(1.02))]
+    wide = [trace(twin=number, **left, gradients=rough(number)) for number in (1, 2, 3)]
     return judge_traces(reference, trace(**right), NoiseFloor(reference, wide), 16.0)
+
+
+def rough(twin: int) -> Change:
+    """Round each number of a gradient by about 2 %."""
+
+    def change(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {n: g * (1 + 0.02 * drawn(11, twin, step, i, shape=g.shape)) for i, (n, g) in enumerate(found.items())}
+
+    return change
 
 
 def option(value: float) -> torch.Tensor:
@@ -159,3 +168,16 @@ def test_samples_of_a_pass_without_backward_are_no_fact() -> None:
     assert judged(reference, {**content, **aside}).verdict == "equivalent"
     trained = {**aside, "rank__reached": torch.full((T, 1), 3)}
     assert judged(reference, {**content, **trained}).cause == "samples"
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (2.0**-8, ["loss: rounds to 6e-8 of itself in left, rounds to 0.0039 of itself in right"]),
+        (2.0**-24, []),
+        (0.0, []),  # it was not seen, as of a compiled loss
+    ],
+)
+def test_losses_in_other_formats_are_told_though_the_floor_hides_them(unit: float, said: list[str]) -> None:
+    found = judged({"layout": {"loss_roundoff": 2.0**-24}}, {"parts": 2, "layout": {"loss_roundoff": unit}})
+    assert (found.verdict, found.environment) == ("equivalent", said)

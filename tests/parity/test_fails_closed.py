@@ -117,8 +117,9 @@ def one_with(original: Trace, **layout: Any) -> Trace:
 
 def test_a_floor_that_opens_at_once_is_not_believed() -> None:
     left, _, *found = traces("late")
-    found[0] = trace(twin=1, gradients=scaled(2, since=2))
-    verdict = judged(left, trace(gradients=scaled(2, since=2)), *found)
+    opened = scaled(2, "a.weight", since=2)
+    found[0] = trace(twin=1, gradients=opened)
+    verdict = judged(left, trace(gradients=opened), *found)
     assert verdict.verdict == "cannot judge" and "between steps 1 and 2, which rounding does not do" in str(
         verdict.reason
     )

@@ -12,7 +12,7 @@ from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
-from trainparity.parity.verdict import judge_traces
+from trainparity.parity.verdict import judge_traces, same_bits
 from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
 from trainparity.records.run import Status
@@ -87,7 +87,7 @@ def _models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[st
 
 
 class _Pair(NamedTuple):
-    """Two runs at the steps that both traced, and what measures their noise."""
+    """Two runs at the steps that both traced and all twins cover, and what measures their noise."""
 
     left: Trace
     right: Trace
@@ -95,6 +95,8 @@ class _Pair(NamedTuple):
     floor: Floor
     lengths: tuple[list[int], list[int]]
     """The steps that each traced."""
+    common: tuple[Trace, Trace]
+    """Both at all steps that both traced."""
 
     @property
     def described(self) -> Detail | None:
@@ -112,9 +114,12 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     found = [load(folder) for folder in [*_twins_of(left), *twins]]
     lengths = ours.layout.steps, theirs.layout.steps
     if ours.layout.window == theirs.layout.window:
-        ours, theirs, *found = shared_steps(ours, theirs, *found)
+        ours, theirs = shared_steps(ours, theirs)
     ours, theirs, *found = without_own_constants(ours, theirs, *found)
-    return _Pair(ours, theirs, found, _floor(ours, found), lengths)
+    common = ours, theirs
+    if ours.layout.window == theirs.layout.window:
+        ours, theirs, *found = shared_steps(ours, theirs, *found)
+    return _Pair(ours, theirs, found, _floor(ours, found), lengths, common)
 
 
 def _compare(
@@ -132,11 +137,30 @@ def _compare(
     except RecordError as error:
         return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=str(error), margin=margin), None
     verdict = judge_traces(pair.left, pair.right, pair.floor, margin, names)
-    if verdict.exit_code == 0 and pair.lengths[0] != pair.lengths[1]:
-        both = f"{verdict.steps_compared} common steps are {verdict.verdict}, and no more can be said"
-        reason = f"steps: {_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}: {both}"
-        verdict = verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
-    return verdict, pair
+    return _of_all_steps(verdict, pair) if verdict.exit_code == 0 else verdict, pair
+
+
+def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
+    """Return a verdict that the runs are the same, or `cannot judge` where a step of theirs has no part in it.
+
+    Beyond the steps that twins cover, equal bits alone say anything: they need no floor.
+    """
+    said = f"are {verdict.verdict}, and no more can be said"
+    unclear = {"verdict": "cannot judge", "weights": None}
+    if pair.lengths[0] != pair.lengths[1]:
+        of_each = f"{_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}"
+        reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}"
+        return verdict.model_copy(update={**unclear, "reason": reason})
+    steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
+    if covered == steps:
+        return verdict
+    if same_bits(*pair.common):
+        return verdict.model_copy(update={"steps_compared": len(steps)})
+    reason = (
+        f"twins cover {len(covered)} of {len(steps)} traced steps, to step {covered[-1]} of {steps[-1]}: these {said}"
+    )
+    advice = "record the twins over as many steps as the runs, with the same `interval` and `first`"
+    return verdict.model_copy(update={**unclear, "reason": reason, "advice": advice})
 
 
 def _brief(steps: Sequence[int]) -> str:

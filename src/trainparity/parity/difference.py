@@ -15,6 +15,7 @@ from trainparity.parity.floor import Floor
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import INPUT, depends_on_cut, module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
 
@@ -62,9 +63,17 @@ class Difference:
         if kind == "activation":
             return self.chain.forward
         row = multiples(self.left, self.right, kind, self.floor[kind])[self.row]
+        others = set(self.made_otherwise) if kind == "update" else set()
         return [
-            name for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True) if multiple > self.margin
+            name
+            for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True)
+            if multiple > self.margin or name in others
         ]
+
+    @cached_property
+    def made_otherwise(self) -> list[str]:
+        """The parameters whose update differs though what goes into the step agrees, and the floor may hide it."""
+        return made_otherwise(self)
 
     @property
     def stage(self) -> Stage | None:

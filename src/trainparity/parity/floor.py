@@ -8,10 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, sketches
+from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding
 from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Layout, Trace, comparable
+from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.twins import FEW, of_another_run
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
@@ -54,7 +55,7 @@ class NoiseFloor:
                 name = f"twin {trace.layout.twin}" if trace.layout.twin else "the reference"
                 raise RecordError(f"there is no noise floor: {name}: {found}")
         self.reference = reference
-        self.flaw: str | None = _of_another_run(reference, twins)
+        self.flaw: str | None = of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self._floors: dict[Compared, Tensor] = {}
         for kind in _COMPARED:
@@ -103,55 +104,6 @@ class NoiseFloor:
         return None
 
 
-def _of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
-    """Name a twin that ran otherwise, or does not start where the reference does, within what it was moved by.
-
-    Of parameters that another optimizer moves nothing is said: it may have made its step before.
-    """
-    layout = reference.layout
-    held, still = _held(layout), _still(reference)
-    rows = [w.start for w in layout.windows() if not layout.steps[w.start] % (layout.window or layout.steps[-1] + 1)]
-    for number, twin in enumerate(twins, 1):
-        for key in _SHARED:
-            ours, theirs = getattr(layout, key), getattr(twin.layout, key)
-            if ours != theirs:
-                what = key.replace("_", " ")
-                return (
-                    f"twin {twin.layout.twin or number} ran with {what} {theirs}, not {ours}: it is no twin of this run"
-                )
-        unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
-        apart = distances(reference, twin, "start")[rows, :-1]
-        # A frozen mask may hold infinities, of which no distance is known.
-        elsewhere = (held & ~(apart <= _MOVED * unit)) | (still & (apart > max(_MOVED * unit, _GROWN)))
-        if bool(elsewhere.any()):
-            return (
-                f"twin {twin.layout.twin or number} starts from other weights: it is no twin of this run. Give the "
-                "script a seed for the first weights, and let no twin resume what another run has saved"
-            )
-    return None
-
-
-def _held(layout: Layout) -> Tensor:
-    """Return the parameters that the optimizer holds: bool [P]."""
-    unheld = set(layout.unoptimised)
-    return torch.tensor([name not in unheld for name in layout.parameters])
-
-
-def _still(trace: Trace) -> Tensor:
-    """Return the parameters that start all steps from the same numbers, as frozen ones do: bool [P]."""
-    starts = sketches(trace, "start")
-    return ((starts == starts[:1]) | (starts.isnan() & starts[:1].isnan())).all(2).all(0)
-
-
-_SHARED = ("world_size", "precision", "optimizer")
-"""What a twin shares with its reference: its distance is no rounding otherwise, and would excuse too much."""
-
-_MOVED = 8
-"""Unit roundoffs that a twin may start away from the reference; it is moved by one, and rounded to its format."""
-
-_GROWN = 1e-3
-"""Distance of weights that stand still: an optimizer that held them before may have let their rounding grow so far."""
-
 _USELESS = 0.03
 """Floor that excuses half of a whole gradient at the default margin."""
 
@@ -180,14 +132,10 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     where its rounding is not: the root mean square over all steps and twins stands for both.
     """
     lengths = norms(reference, "weight").double()
-    few = torch.tensor([math.prod(shape) < _FEW for shape in reference.layout.parameters.values()])
+    few = torch.tensor([math.prod(shape) < FEW for shape in reference.layout.parameters.values()])
     absolute = (apart[..., :-1] * lengths).square().nanmean((0, 1)).sqrt()
     floor = torch.where(few & (lengths > 0), absolute / lengths, 0.0).nan_to_num(0.0, posinf=0.0)
     return torch.nn.functional.pad(floor, (0, 1))
-
-
-_FEW = 8
-"""Numbers from which on the length of a tensor's distance is no matter of chance."""
 
 
 class AnalyticFloor:

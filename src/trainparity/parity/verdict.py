@@ -18,7 +18,7 @@ from trainparity.parity.margin import margin_of
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import differing
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
 from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
@@ -83,8 +83,8 @@ def judge_traces(
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
-    same_bits = _same_bits(left, right, KINDS)
-    facts = [] if same_bits else _rows_of_facts(left, right, floor, margin)
+    all_bits = same_bits(left, right)
+    facts = [] if all_bits else _rows_of_facts(left, right, floor, margin)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= _LOST / _APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
@@ -93,15 +93,15 @@ def judge_traces(
     verdict = Verdict(
         left=names[0],
         right=names[1],
-        verdict="different" if rows else "bitwise" if same_bits else "equivalent",
-        weights="different" if training else "bitwise" if _same_bits(left, right, _TRAINING) else "equivalent",
+        verdict="different" if rows else "bitwise" if all_bits else "equivalent",
+        weights="different" if training else "bitwise" if same_bits(left, right, _TRAINING) else "equivalent",
         distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
         margin=margin,
         calibrated=floor.calibrated,
         steps_compared=len(left.layout.steps),
         worst=worst,
         ranks_agree=agree(left) and agree(right),
-        environment=differing(left.layout.environment, right.layout.environment, names),
+        environment=differing(*_conditions(left.layout, right.layout), names),
     )
     if rows:
         difference = Difference(left, right, floor, margin, min(rows), names)
@@ -122,6 +122,15 @@ def judge_traces(
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, _LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+
+
+def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what both runs computed with, and the format of their losses where both were seen."""
+    units = left.loss_roundoff, right.loss_roundoff
+    if not all(units):
+        return left.environment, right.environment
+    ours, theirs = ({"loss": f"rounds to {exact(unit, 2)} of itself"} for unit in units)
+    return left.environment | ours, right.environment | theirs
 
 
 def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], name: str) -> str | None:
@@ -149,10 +158,11 @@ def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
 def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
     """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
 
-    And those in which the forward pass or the loss does though gradients are within the floor.
+    And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
     """
     steps = [Difference(left, right, floor, margin, row) for row in range(len(left.layout.steps))]
-    return [s.row for s in steps if s.passes_part or any(rule.differs(s) for rule in FACTS if rule.differs)]
+    parts = (s.passes_part or s.made_otherwise or any(rule.differs(s) for rule in FACTS if rule.differs) for s in steps)
+    return [s.row for s, differs in zip(steps, parts, strict=True) if differs]
 
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:
@@ -214,7 +224,7 @@ def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Ten
     )
 
 
-def _same_bits(left: Trace, right: Trace, kinds: Sequence[Judged]) -> bool:
+def same_bits(left: Trace, right: Trace, kinds: Sequence[Judged] = KINDS) -> bool:
     """Tell whether all hashes are equal, and the sketches with them; an update has no hash of its own."""
     hashed = [f"{kind}/digest" for kind in kinds if kind != "update"]
     equal = all(torch.equal(left.arrays[key], right.arrays[key]) for key in hashed)

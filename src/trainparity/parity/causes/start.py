@@ -48,13 +48,16 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
 def _moved_between_steps(difference: Difference) -> set[str]:
     """Return the parameters that do not start from what the traced step before has left; at the first step all.
 
-    Others are apart since that step, by what its floor excused.
+    Others are apart since that step, by what its floor excused; or another optimizer has moved them in both runs.
     """
     row, names = difference.row, list(difference.left.layout.parameters)
     if row == 0:
         return set(names)
     moved = [_moved(trace, row) != 0 for trace in difference.traces]  # NaN too
-    return {name for name, either in zip(names, (moved[0] | moved[1]).tolist(), strict=True) if either}
+    unheld = set.intersection(*(set(trace.layout.unoptimised) for trace in difference.traces))
+    of_another = moved[0] & moved[1] & torch.tensor([name in unheld for name in names])
+    elsewhere = ((moved[0] | moved[1]) & ~of_another).tolist()
+    return {name for name, found in zip(names, elsewhere, strict=True) if found}
 
 
 def _moved(trace: Trace, row: int) -> Tensor:

@@ -1,0 +1,158 @@
+"""Whether twins are runs of the reference's training: of others the distance is no rounding, and excuses anything."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.distance import distances, norms, rounding, sketches
+from trainparity.parity.recording.trace import Layout, Trace
+from trainparity.records.numbers import exact
+
+
+def of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
+    """Name a twin that ran otherwise than the reference, starts elsewhere or parts from it as rounding does not."""
+    for number, twin in enumerate(twins, 1):
+        others = [other for other in twins if other is not twin]
+        for found in (_ran_otherwise(reference, twin), _elsewhere(reference, twin), _parts(reference, twin, others)):
+            if found:
+                return f"twin {twin.layout.twin or number} {found}"
+    return None
+
+
+def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
+    """Name a fact that a twin does not share."""
+    for key in _SHARED:
+        ours, theirs = getattr(reference.layout, key), getattr(twin.layout, key)
+        if ours != theirs:
+            what = key.replace("_", " ")
+            which = f"{what} {theirs}, not {ours}" if isinstance(ours, str | int) else f"other {what}"
+            return f"ran with {which}: it is no twin of this run"
+    for key in sorted(name for name in reference.arrays if name.startswith("setting/")):
+        ours, theirs = reference.arrays[key], twin.arrays.get(key)
+        if theirs is None or not torch.allclose(ours, theirs, rtol=_OF_AN_OPTION, atol=0.0, equal_nan=True):
+            return f"ran with another {key.removeprefix('setting/')} of the optimizer: it is no twin of this run"
+    return None
+
+
+_SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "frozen", "tied", "unoptimised")
+"""Facts of a run that a twin shares with its reference."""
+
+_OF_AN_OPTION = 1e-3
+"""Part of itself by which an option may differ where an optimizer computes it from the gradients."""
+
+
+def _elsewhere(reference: Trace, twin: Trace) -> str | None:
+    """Say that a twin does not start where the reference does, within what it was moved by.
+
+    Of parameters that another optimizer moves nothing is said: it may have made its step before.
+    """
+    layout = reference.layout
+    held, still = _held(layout), _still(reference)
+    rows = _begins(layout)
+    unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
+    apart = distances(reference, twin, "start")[rows, :-1]
+    # A frozen mask may hold infinities, of which no distance is known.
+    elsewhere = (held & ~(apart <= _MOVED * unit)) | (still & (apart > max(_MOVED * unit, _GROWN)))
+    if not bool(elsewhere.any()):
+        return None
+    return (
+        "starts from other weights: it is no twin of this run. Give the script a seed for the first weights, and let "
+        "no twin resume what another run has saved"
+    )
+
+
+def _begins(layout: Layout) -> list[int]:
+    """Return the rows of the steps that windows begin with, where these are traced."""
+    window = layout.window or layout.steps[-1] + 1
+    return [row for row, step in enumerate(layout.steps) if step % window == 0]
+
+
+def _held(layout: Layout) -> Tensor:
+    """Return the parameters that the optimizer holds: bool [P]."""
+    unheld = set(layout.unoptimised)
+    return torch.tensor([name not in unheld for name in layout.parameters])
+
+
+def _still(trace: Trace) -> Tensor:
+    """Return the parameters that start all steps from the same numbers, as frozen ones do: bool [P]."""
+    starts = sketches(trace, "start")
+    return ((starts == starts[:1]) | (starts.isnan() & starts[:1].isnan())).all(2).all(0)
+
+
+_MOVED = 8
+"""Unit roundoffs that a twin may start away from the reference; it is moved by one, and rounded to its format."""
+
+_GROWN = 1e-3
+"""Distance of weights that stand still: an optimizer that held them before may have let their rounding grow so far."""
+
+
+def _parts(reference: Trace, twin: Trace, others: Sequence[Trace]) -> str | None:
+    """Say in which step the gradient of a twin parts from the reference's in every parameter, as rounding does not.
+
+    Where rounding decides something, as the side of a kink of ReLU, some gradients part a thousandfold and others, as
+    those of the last layer, do not. From there on twins lie apart as the training makes it, and nothing is said.
+    """
+    layout, begins = reference.layout, _begins(reference.layout)
+    growth, judged = _growth(reference, twin, others), _judged(reference)
+    for row, step in enumerate(layout.steps):
+        if row not in begins and (row == 0 or step - layout.steps[row - 1] > 1):
+            continue
+        if _decided_elsewhere(reference, twin, row):
+            return None
+        found = growth[row][judged[row]]
+        if not bool((found > _AT_ONCE).any()):
+            continue
+        alone = not others and row in begins
+        if not bool((found > (_ALONE if alone else _AT_ONCE)).all()):
+            return None
+        apart = exact(float(distances(reference, twin, "gradient")[row, -1]), 2)
+        return (
+            f"parts from the reference in step {step}, by {apart} in the gradient, in every parameter at once, which "
+            "rounding does not do: it is no twin of this run. Record the reference and its twins again, from one state "
+            "of the code and the data, with one seed"
+        )
+    return None
+
+
+def _growth(reference: Trace, twin: Trace, others: Sequence[Trace]) -> Tensor:
+    """Return how many times further a twin's gradients are away than is explained: float64 [T, P].
+
+    One rounding explains it, the distance of the two of all runs that are nearest to one another, or of the twin a step
+    before, times what its weights have parted since.
+    """
+    layout, runs = reference.layout, [reference, twin, *others]
+    pairs = [distances(one, other, "gradient")[:, :-1] for place, one in enumerate(runs) for other in runs[:place]]
+    explained = rounding(reference, "gradient")[:, :-1]
+    if others:
+        explained = torch.maximum(explained, torch.stack(pairs).amin(0))
+    start = distances(reference, twin, "start").clamp(min=layout.unit_roundoff)
+    before, moved = pairs[0].roll(1, 0), (start / start.roll(1, 0)).amax(1, keepdim=True)
+    begins = _begins(layout)
+    before[begins], moved[begins] = 0.0, 1.0
+    return pairs[0] / torch.maximum(explained, before) / moved.clamp(min=1)
+
+
+def _judged(reference: Trace) -> Tensor:
+    """Return which parameters tell in a step: those held, with a gradient, and too many numbers for chance: [T, P]."""
+    sized = torch.tensor([math.prod(shape) >= FEW for shape in reference.layout.parameters.values()])
+    return sized & _held(reference.layout) & (norms(reference, "gradient") > 0)
+
+
+def _decided_elsewhere(reference: Trace, twin: Trace, row: int) -> bool:
+    """Tell whether a line search, or a model that makes the inputs or the loss, may part all parameters at once."""
+    searched = [trace.arrays["closure/evaluations"][row] for trace in (reference, twin)]
+    return bool(searched[0] != searched[1]) or any(
+        bool(reference.arrays[name][row].any()) for name in ("made_elsewhere", "judged_elsewhere")
+    )
+
+
+FEW = 8
+"""Numbers from which on the length of a tensor's distance is no matter of chance."""
+
+_AT_ONCE = 100
+"""Times that all parameters of a right twin do not part at once; 9 were seen."""
+
+_ALONE = 1e4
+"""The same for the first step of a single twin, in roundings; 577 were seen, of sums over many positions."""

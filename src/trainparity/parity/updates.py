@@ -1,0 +1,102 @@
+"""Updates that differ in a coarse format though what goes into the optimizer's step agrees.
+
+The floor of updates is wide there: twins' gradients are apart, and an optimizer that takes a sign or decomposes a
+matrix turns a little of a gradient into much of an update. Where gradients agree, it excuses too much.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.distance import distances, multiples, norms, rounding, sketches
+from trainparity.parity.margin import is_coarse
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+def made_otherwise(difference: "Difference") -> list[str]:
+    """Return the parameters whose update differs by more than the optimizer's own arithmetic can round.
+
+    That is more than twins' updates differ by, as twins' gradients are further apart than an optimizer rounds them; or
+    what differs is a sum of weights, gradient and update, as by another decay, factor or momentum: rounding is not.
+    """
+    left, right, row = difference.left, difference.right, difference.row
+    if not is_coarse(left.layout) or not difference.same_precision or not _given_alike(difference):
+        return []
+    unheld = {*left.layout.unoptimised, *right.layout.unoptimised}
+    held = torch.tensor([name not in unheld for name in left.layout.parameters])
+    apart = distances(left, right, "update")[row, :-1]
+    given = distances(left, right, "gradient")[row, :-1]
+    rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
+    more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
+    alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
+    further = alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
+    chosen = more & (further | _explained(difference))
+    return [name for name, found in zip(left.layout.parameters, chosen.tolist(), strict=True) if found]
+
+
+def _given_alike(difference: "Difference") -> bool:
+    """Tell whether weights and gradients agree far better than the twins' since the window began, and as applied."""
+    left, right, row, layout = difference.left, difference.right, difference.row, difference.left.layout
+    start = next(window.start for window in layout.windows() if window.start <= row < window.stop)
+    rows = slice(start, row + 1)
+    window = layout.window or layout.steps[-1] + 1
+    if layout.steps[start] % window or layout.steps[row] - layout.steps[start] != row - start:
+        return False
+    if any(bool(trace.arrays[name][rows].any()) for trace in difference.traces for name in _SEVERAL_TIMES):
+        return False
+    near = [multiples(left, right, kind, difference.floor[kind])[rows, :-1] for kind in ("gradient", "start")]
+    finite = all(bool(norms(trace, "gradient")[rows].isfinite().all()) for trace in difference.traces)
+    applied, other = (trace.arrays["applied/norm"][rows] for trace in difference.traces)
+    kept = torch.allclose(applied, other, rtol=_OWN, atol=0.0)
+    return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
+
+
+_SEVERAL_TIMES = ("closure/again", "closure/evaluations")
+"""Where the loss is evaluated several times in a step, gradients are recorded of the first evaluation alone."""
+
+
+def _explained(difference: "Difference") -> Tensor:
+    """Return the parameters in which what differs of the update is a sum of few known directions: bool [P].
+
+    These are weights, update and gradient of the step, and the gradient of the step before.
+    """
+    left, row = difference.left, difference.row
+    before = max(row - 1, 0)
+    known = [sketches(left, "start")[row], sketches(left, "update")[row], sketches(left, "gradient")[row]]
+    known.append(sketches(left, "gradient")[before])
+    differs = sketches(difference.right, "update")[row] - sketches(left, "update")[row]
+    basis = torch.nn.functional.normalize(torch.stack(known, 2), dim=1)
+    target = torch.nn.functional.normalize(differs, dim=1)[..., None]
+    left_over = target - basis @ (torch.linalg.pinv(basis, rtol=_INDEPENDENT) @ target)
+    enough = torch.tensor([math.prod(shape) >= _NUMBERS for shape in left.layout.parameters.values()])
+    unexplained: Tensor = torch.linalg.vector_norm(left_over, dim=(1, 2))
+    return enough & (unexplained < _LEFT_OVER)
+
+
+_NEAR = 1 / 4
+"""Floors by which what goes into a step may be apart: its update is then apart by what the optimizer rounds."""
+
+_OF_EQUALS = 2
+"""Floors that such an update may be apart; 1.4 were seen, of Newton and Schulz's iteration in bf16 against fp32."""
+
+_ROUNDED = 16
+"""Roundings of the weights that such an update may be apart."""
+
+_OWN = 1e-3
+"""Part of an update that an optimizer in single precision may round: 1 - beta2, as Adam divides by it, loses 1e-4."""
+
+_AMPLIFIED = 16
+"""How many times further than its gradient an update may be apart for that alone."""
+
+_LEFT_OVER = 0.25
+"""Part of what differs that no known direction explains; of rounding nearly all is."""
+
+_INDEPENDENT = 1e-4
+"""Part of the longest direction below which another one adds nothing."""
+
+_NUMBERS = 32
+"""Numbers of a parameter of which four directions explain a small part by chance."""

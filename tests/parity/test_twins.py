@@ -1,0 +1,76 @@
+"""Twins that are no runs of the reference's training: the distance to them is no rounding, and excuses nothing."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.synthetic import scaled, trace, twins
+from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.recording.trace import Trace
+from trainparity.parity.twins import of_another_run
+from trainparity.parity.verdict import judge_traces
+
+OTHER_CODE = {"from the start": scaled(1.001), "from a later step": scaled(1.01, since=2)}
+
+
+@pytest.mark.parametrize("when", OTHER_CODE)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_twins_of_other_code_hide_no_fault(when: str, count: int) -> None:
+    moved = twins(count, gradients=OTHER_CODE[when])
+    verdict = judge_traces(trace(), trace(gradients=scaled(1.005, since=2)), NoiseFloor(trace(), moved), 16.0)
+    assert verdict.verdict == "cannot judge", verdict.explanation
+    assert "in every parameter at once, which rounding does not do: it is no twin of this run" in str(verdict.reason)
+
+
+def test_one_twin_of_other_code_is_named() -> None:
+    moved = [trace(twin=1), trace(twin=2, gradients=OTHER_CODE["from a later step"])]
+    found = of_another_run(trace(), moved)
+    assert found is not None and found.startswith("twin 2 parts from the reference in step 2, by 0.01 in the gradient")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_right_twins_are_twins(count: int) -> None:
+    assert of_another_run(trace(), twins(count)) is None
+
+
+def test_what_rounding_decides_in_some_parameters_makes_no_other_training() -> None:
+    """As where a ReLU is at its kink: gradients of the layers in front of it part, those behind it do not."""
+    kink = scaled(1.001, "a.weight", "a.bias", since=2)
+    assert of_another_run(trace(), twins(gradients=kink)) is None
+    assert of_another_run(trace(), [trace(twin=1), trace(twin=2, gradients=kink)]) is None
+
+
+def test_gradients_of_weights_that_have_parted_make_no_other_training() -> None:
+    """As where Adam turns the sign of an element that is nearly zero."""
+    moved = twins(2, gradients=OTHER_CODE["from a later step"])
+    for twin in moved:
+        twin.arrays["start/sketch"][2:, 0] *= 1.01
+    assert of_another_run(trace(), moved) is None
+
+
+def test_beyond_untraced_steps_nothing_is_said() -> None:
+    steps = [0, 1, 20, 21]
+    moved = [trace(twin=1), trace(twin=2, gradients=OTHER_CODE["from a later step"], layout={"steps": steps})]
+    assert of_another_run(trace(layout={"steps": steps}), moved) is None
+
+
+@pytest.mark.parametrize("array", ["made_elsewhere", "judged_elsewhere"])
+def test_another_model_may_part_all_parameters_at_once(array: str) -> None:
+    """As a discriminator at its kink does with a generator's gradients."""
+    other: dict[str, Any] = {array: torch.ones(4, dtype=torch.int64)}
+    assert of_another_run(trace(**other), twins(2, gradients=OTHER_CODE["from a later step"], **other)) is None
+
+
+@pytest.mark.parametrize(
+    ("twin", "said"),
+    [
+        ({"lr": lambda step: 0.1 if step < 2 else 0.101}, "ran with another lr of the optimizer"),
+        ({"layout": {"choices": {"mode": "other"}}}, "ran with other choices"),
+        ({"layout": {"frozen": ["a.bias"]}}, "ran with other frozen"),
+        ({"layout": {"modules": {"(model)": "Other"}}}, "ran with other modules"),
+    ],
+)
+def test_a_twin_with_other_facts_is_none(twin: dict[str, Any], said: str) -> None:
+    found: list[Trace] = [*twins(1), trace(twin=2, **twin)]
+    assert str(of_another_run(trace(), found)).startswith(f"twin 2 {said}")
