@@ -35,9 +35,16 @@ def rounded_alike(difference: Difference) -> bool:
 
 
 def stored_otherwise(difference: Difference) -> bool:
-    """Tell whether weights are stored in other formats."""
-    left, right = difference.left.layout, difference.right.layout
-    return left.stored_roundoff != right.stored_roundoff
+    """Tell whether weights that are trained are stored in other formats."""
+    return bool(_other_formats(difference))
+
+
+def _other_formats(difference: Difference) -> dict[str, tuple[float, float]]:
+    """Return the unit roundoff in both runs, by name, of weights that are trained and stored in other formats."""
+    left, right = (trace.layout for trace in difference.traces)
+    frozen, theirs = set(left.frozen) & set(right.frozen), right.stored()
+    units = {name: (unit, theirs[name]) for name, unit in left.stored().items() if name not in frozen}
+    return {name: both for name, both in units.items() if both[0] != both[1]}
 
 
 def stored_alike(difference: Difference) -> bool:
@@ -59,13 +66,14 @@ _ROUNDED_ONCE = 4
 )
 def updates_round_otherwise(difference: Difference) -> Finding | None:
     """Updates round to the format that weights are stored in, or are lost in it."""
-    if difference.stage not in ("update", None) or not stored_otherwise(difference):
+    found = _other_formats(difference)
+    if difference.stage not in ("update", None) or not found:
         return None
-    units = [trace.layout.stored_roundoff for trace in difference.traces]
+    ours, theirs = max(found.values(), key=max)
     return Finding(
-        f"weights round to {exact(units[0], 2)} of themselves in {difference.runs[0]} and to {exact(units[1], 2)} in "
+        f"weights round to {exact(ours, 2)} of themselves in {difference.runs[0]} and to {exact(theirs, 2)} in "
         f"{difference.runs[1]}, and so do updates; gradients agree",
-        {"stored_roundoff": units},
+        {"stored_roundoff": [ours, theirs], "parameters": list(found)},
     )
 
 

@@ -76,7 +76,7 @@ def other_value(difference: Difference) -> Finding | None:
         return None
     noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
     apart = abs(values[1] - values[0]) / max(map(abs, values))
-    beyond = apart > noise + 16 * difference.left.layout.stored_roundoff
+    beyond = apart > noise + 16 * max(difference.left.layout.stored().values())
     if not (beyond or (difference.passes_part and difference.other_loss_of_same_bits)):
         return None
     off = [name for name in chain.backward if not name.startswith(INPUT)]
