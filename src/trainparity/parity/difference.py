@@ -94,7 +94,7 @@ class Difference:
         passed = [name for name in chain.forward if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
-        off = {*(name for name in passed if name not in self._of_other_size), *chain.given_otherwise}
+        off = {*(name for name in passed if name not in self.of_other_size), *chain.given_otherwise}
         return (bool(off) and not chain.another_form(off)) or self.other_loss_of_same_bits
 
     @property
@@ -115,7 +115,7 @@ class Difference:
         return apart > _OTHER_TERM and self.distance("gradient") > 0
 
     @property
-    def _of_other_size(self) -> set[str]:
+    def of_other_size(self) -> set[str]:
         """What has more numbers in one run, such as those of further padding: its sums can't agree."""
         counts = [
             dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
