@@ -212,7 +212,7 @@ PROVED: dict[str, list[Pair]] = {
         (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
     ],
     "batchnorm-statistics": [
-        ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}}),
+        ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1, "(output)": 0.1}}),
         (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}),
     ],
     "randomness": [

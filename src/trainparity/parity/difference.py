@@ -80,17 +80,19 @@ class Difference:
         """Whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
 
         Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs
-        alone can tell, by a loss that is a sum over samples: other sums may depend on the cut.
+        alone can tell, by a loss that is a sum over samples; in another order of a pass's samples, too, by any loss.
+        Other sums may depend on both: rows inside of a model, as those of a packed sequence, need be no samples.
         """
-        hashes, rows = self.pair("samples"), self.pair("rank/rows")
-        if not is_coarse(self.left.layout) or not self.same_precision or hashes is None or rows is None:
+        hashes, rows, order = (self.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
+        if not is_coarse(self.left.layout) or not self.same_precision or not (hashes and rows and order):
             return False
         if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"]:
             return False
-        chain = self.chain
-        if not torch.equal(*rows):
-            coupled = self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by
-            return bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
+        chain, same_cut = self.chain, torch.equal(*rows)
+        if not same_cut or not torch.equal(*order):
+            coupled = not same_cut and (self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by)
+            of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
+            return of_outputs or (same_cut and self.other_loss_of_same_bits)
         passed = [name for name in chain.forward if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
