@@ -27,6 +27,9 @@ class Chain:
     loss and returns nothing else that this is made of, the last module's output."""
     forward: list[str]
     """Those whose values are beyond the margin."""
+    further_than_twins: list[str]
+    """Those further apart than other arithmetic makes them of the same weights and, in the first modules, the same
+    bits: twins, which move all weights, are further apart than that."""
     lost: list[str]
     """Those whose values differ where the floor is too wide to say whether they agree."""
     other_bits: list[str]
@@ -88,6 +91,7 @@ class Chain:
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
+            further_than_twins=_further_than_twins(difference, values) if alike else [],
             lost=values.lost(),
             other_bits=other_bits,
             given_other_bits=gradients.apart(given_back, 0.0),
@@ -144,9 +148,7 @@ class Chain:
 
         None where the first of all differs already, as on another device.
         """
-        made = _made(self.names)
-        first = next((name for name in made if name in self.other_bits), None)
-        return first if first is not None and first != made[0] else None
+        return _first_other_bits(self.names, self.other_bits)
 
     @property
     def inside(self) -> list[str]:
@@ -157,6 +159,24 @@ class Chain:
     def other_inputs(self) -> list[str]:
         """What the model is given with other values."""
         return [name for name in self.forward if name.startswith(INPUT)] + self.given_to_one
+
+
+def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
+    """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
+    if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
+        return []
+    if difference.distance("start") or _first_other_bits(values.names, values.apart(values.names, 0.0)) is None:
+        return []
+    numbers = difference.left.arrays["activation/numbers"][difference.row].tolist()
+    many = {name for name, n in zip(difference.left.layout.activations, numbers, strict=True) if n >= _MANY}
+    return values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
+
+
+def _first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:
+    """Return the first that is not equal to the last bit, behind others that are; None where the very first is not."""
+    made = _made(names)
+    first = next((name for name in made if name in other_bits), None)
+    return first if first is not None and first != made[0] else None
 
 
 def _loss_is_fine(difference: "Difference") -> bool:
@@ -180,6 +200,14 @@ def _given_to_one(difference: "Difference") -> list[str]:
         found += [name for name in seen if name.startswith(INPUT) and depends_on_cut(name) and name not in others]
     return found
 
+
+_OTHER_ARITHMETIC = 1.5
+"""Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand
+against fused: normalisation, activations, attention, rotary embeddings and sums of products lie at up to 0.8 floors of
+that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x sigmoid(1.7 x) as GELU at 1.6 and more."""
+
+_MANY = 64
+"""Numbers from which on the distance of an activation is no matter of chance."""
 
 _ROUNDED = 2
 """Floors by which the gradient of equal outputs may be off for rounding alone."""

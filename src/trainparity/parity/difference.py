@@ -93,7 +93,7 @@ class Difference:
             coupled = not same_cut and (self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by)
             of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
             return of_outputs or (same_cut and self.other_loss_of_same_bits)
-        passed = [name for name in chain.forward if not depends_on_cut(name)]
+        passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
         off = {*(name for name in passed if name not in self.of_other_size), *chain.given_otherwise}
