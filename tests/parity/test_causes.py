@@ -1,5 +1,6 @@
 """Every rule on two synthetic traces: a pair that must be given its cause, and a near miss that must not."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -78,6 +79,9 @@ SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, 
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
 DECAYED = trace().arrays["start/sketch"] * torch.tensor([1.0, 1.0, 0.9999, 1.0])[:, None, None]
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
+HALF: dict[str, Any] = {"layout": {"precision": "fp16"}}
+BOTH_MADE = {"rank__micro": trace(parts=2).arrays["rank/micro"]}
+"""What two backward passes made, whatever is left of it."""
 WHOLE_NORM = torch.linalg.vector_norm(trace(gradients=OFF, ranks=2, parts=2).arrays["gradient/norm"], dim=1)
 TO_THE_END = torch.stack([0 * WHOLE_NORM, WHOLE_NORM / 2**0.5], 1)[:, None].expand(T, 2, 2)
 """What each of two ranks holds before two backward passes, of which the last adds nothing to it."""
@@ -164,7 +168,12 @@ PROVED: dict[str, list[Pair]] = {
             {"rank__held": torch.tensor([[[1.0, 0.0, 1.0]]] * T), "rank__backwards": whole(T, 1, value=3)},
             {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
         ),
-        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
+        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0), **BOTH_MADE}),
+        (
+            {"parts": 4},
+            {"parts": 4, "weights": (0.0, 0.0, 1.0, 1.0), "rank__held": torch.tensor([[[0.0, 1.0, 0.0, 1.0]]] * T),
+             "rank__micro": trace(parts=4).arrays["rank/micro"]},
+        ),
         ({}, {"gradients": scaled(0)}),
         ({"limit": 9.0}, {"limit": 9.0, **only_update(0), "applied__norm": ones(T, P, value=0.0)}),
     ],
@@ -184,7 +193,7 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "precision": [
-        ({}, {"gradients": scaled(float("inf"), since=2)}),
+        (HALF, {**HALF, "gradients": scaled(float("inf"), since=2)}),
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
         ({}, {**only_update(0), "layout": {"stored_roundoff": 2.0**-8}}),
     ],
@@ -494,3 +503,15 @@ def test_the_run_in_which_weights_change_is_named_where_others_change_in_both() 
     second[:, 1] *= changes[:, 0]
     found = judge({**COARSE, "start__sketch": first}, {**COARSE, "start__sketch": second})
     assert found.cause == "weights-not-loaded" and (found.explanation or "").startswith("in right 1 of 3 parameters")
+
+
+def test_a_factor_that_one_small_gradient_does_not_take_is_none_of_the_loss() -> None:
+    """A temperature's gradient is little beside the others', and another one tells that the loss is not scaled."""
+
+    def small(factor: float, step: int, found: dict[str, Any]) -> dict[str, Any]:
+        return {name: g * (1e-9 if name == "a.bias" else factor) for name, g in found.items()}
+
+    left = {"gradients": partial(small, 1.0)}
+    assert judge(left, {"gradients": partial(small, 0.5)}).cause != "loss-normalisation"
+    halved = {"gradients": lambda step, found: {name: g / 2 for name, g in small(1.0, step, found).items()}}
+    assert judge(left, halved).cause == "loss-normalisation"

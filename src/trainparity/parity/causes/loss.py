@@ -2,11 +2,14 @@
 
 import math
 
+import torch
+
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
 from trainparity.records.numbers import exact
 
@@ -28,7 +31,11 @@ def scaled(difference: Difference) -> Finding | None:
         or abs(factor - 1) <= tolerance_of(difference)
     ):
         return None
-    if not _seen_at_the_outputs(difference, factor) or (_one_number(difference) and not _guess(difference, factor)):
+    if (
+        not _in_every_parameter(difference, factor)
+        or not _seen_at_the_outputs(difference, factor)
+        or (_one_number(difference) and not _guess(difference, factor))
+    ):
         return None
     changed = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     left, right = difference.left, difference.right
@@ -65,6 +72,15 @@ def turned(difference: Difference) -> Finding | None:
         "parameter: the loss has the other sign",
         {"factor": factor, "left_over": rest},
     )
+
+
+def _in_every_parameter(difference: Difference, factor: float) -> bool:
+    """Tell whether each parameter's gradient is the reference's times a number, as nearly as its own floor can tell."""
+    left, right = (sketches(trace, "gradient")[difference.row] for trace in difference.traces)
+    lengths = torch.linalg.vector_norm(factor * left, dim=1)
+    apart = torch.linalg.vector_norm(right - factor * left, dim=1)
+    noise = difference.margin * difference.floor["gradient"][difference.row, :-1]
+    return bool((apart <= noise.clamp(min=tolerance_of(difference)) * lengths).all())
 
 
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:

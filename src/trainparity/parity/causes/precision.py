@@ -2,21 +2,22 @@
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Layout
 from trainparity.records.numbers import exact
 
 
 @rule(
     "precision",
     "backward",
-    proof="gradients overflow in one run only",
+    proof="gradients overflow in one run only, which scales its loss or computes in a format of few exponents",
     advice="use bf16, or let the loss scale come down before the runs are compared",
 )
 def overflow(difference: Difference) -> Finding | None:
-    """Gradients that are not finite in one run only."""
+    """Gradients that are not finite in one run only, by the range of its format: fp32's and bf16's explains none."""
     finite = [bool(norms.isfinite().all()) for norms in difference.norms("gradient")]
-    if finite[0] == finite[1]:
-        return None
     scale, lost = difference.numbers("scale/value"), difference.who(not finite[0])
+    if finite[0] == finite[1] or not (any(scale) or _is_narrow(difference.traces[finite.index(False)].layout)):
+        return None
     why = f"gradients overflowed at step {difference.step} in {lost} only"
     if of_lost := scale[finite.index(False)]:
         other = scale[finite.index(True)]
@@ -26,6 +27,11 @@ def overflow(difference: Difference) -> Finding | None:
             f"{beside})"
         )
     return Finding(why, {"finite": [float(f) for f in finite], "loss_scale": list(scale)})
+
+
+def _is_narrow(layout: Layout) -> bool:
+    """Tell whether a run computes in a format of few exponents, as fp16 and fp8."""
+    return not layout.precision.startswith(("fp64", "fp32", "tf32", "bf16"))
 
 
 def rounded_alike(difference: Difference) -> bool:
