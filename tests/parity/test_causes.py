@@ -509,9 +509,9 @@ def test_a_factor_that_one_small_gradient_does_not_take_is_none_of_the_loss() ->
     """A temperature's gradient is little beside the others', and another one tells that the loss is not scaled."""
 
     def small(factor: float, step: int, found: dict[str, Any]) -> dict[str, Any]:
-        return {name: g * (1e-9 if name == "a.bias" else factor) for name, g in found.items()}
+        return {name: g * (1e-9 * factor if name == "a.bias" else 1.0) for name, g in found.items()}
 
-    left = {"gradients": partial(small, 1.0)}
-    assert judge(left, {"gradients": partial(small, 0.5)}).cause != "loss-normalisation"
-    halved = {"gradients": lambda step, found: {name: g / 2 for name, g in small(1.0, step, found).items()}}
-    assert judge(left, halved).cause == "loss-normalisation"
+    for factor, is_scaled in ((1.0, True), (2.0, False)):
+        halved = {"weights": (0.5,), "gradients": partial(small, factor)}
+        found = scaled_loss.test(difference({"gradients": partial(small, 1.0)}, halved, row=0))
+        assert (found is not None) == is_scaled
