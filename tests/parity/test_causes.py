@@ -515,3 +515,9 @@ def test_a_factor_that_one_small_gradient_does_not_take_is_none_of_the_loss() ->
         halved = {"weights": (0.5,), "gradients": partial(small, factor)}
         found = scaled_loss.test(difference({"gradients": partial(small, 1.0)}, halved, row=0))
         assert (found is not None) == is_scaled
+
+
+def test_a_loss_of_samples_that_all_ranks_gather_couples_as_many_as_that_of_one() -> None:
+    off = {**COUPLED, "ranks": 2, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}
+    gathered = {**off, "layout": {**COUPLED["layout"], "loss_gathered": True}}
+    assert [judge(COUPLED, right).cause for right in (off, gathered)] == ["batch-coupled-loss", "loss-or-targets"]

@@ -11,6 +11,7 @@ from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, sa
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
 
 
@@ -196,7 +197,7 @@ def batch_coupled(difference: Difference) -> Finding | None:
         return None
     if chain.judged and not chain.given_otherwise:
         return None
-    passes = [sizes(trace.arrays["rank/rows"][difference.row].tolist()) for trace in difference.traces]
+    passes = [sizes(_coupled_rows(trace, difference.row)) for trace in difference.traces]
     if passes[0] == passes[1]:  # over ranks in one run and one after the other in the other, for one
         return None
     return Finding(
@@ -204,3 +205,10 @@ def batch_coupled(difference: Difference) -> Finding | None:
         f"{difference.runs[1]} and {passes[0]} in {difference.runs[0]}",
         {"coupled_by": coupled, "samples_of_a_pass": passes},
     )
+
+
+def _coupled_rows(trace: Trace, row: int) -> list[list[int]]:
+    """Return how many samples each loss couples, by pass and rank: those of all ranks where the loop gathers them."""
+    rows = trace.arrays["rank/rows"][row]
+    found: list[list[int]] = (rows.sum(0, keepdim=True) if trace.layout.loss_gathered else rows).tolist()
+    return found

@@ -54,6 +54,8 @@ class Layout(Record):
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""
     """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
+    loss_gathered: bool = False
+    """Whether that operation takes the samples of all ranks, which the loop has gathered."""
     loss_roundoff: float = 0.0
     """Unit roundoff of the coarsest format in which the loss is made of what the model returns; 0: none was seen."""
     modules: dict[str, str] = Field(default_factory=dict)
