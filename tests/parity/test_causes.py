@@ -1,5 +1,6 @@
 """Every rule on two synthetic traces: a pair that must be given its cause, and a near miss that must not."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -78,6 +79,9 @@ SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, 
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
 DECAYED = trace().arrays["start/sketch"] * torch.tensor([1.0, 1.0, 0.9999, 1.0])[:, None, None]
 BY_RANK = drawn(11, shape=[T, 2, 1, 256])
+HALF: dict[str, Any] = {"layout": {"precision": "fp16"}}
+BOTH_MADE = {"rank__micro": trace(parts=2).arrays["rank/micro"]}
+"""What two backward passes made, whatever is left of it."""
 WHOLE_NORM = torch.linalg.vector_norm(trace(gradients=OFF, ranks=2, parts=2).arrays["gradient/norm"], dim=1)
 TO_THE_END = torch.stack([0 * WHOLE_NORM, WHOLE_NORM / 2**0.5], 1)[:, None].expand(T, 2, 2)
 """What each of two ranks holds before two backward passes, of which the last adds nothing to it."""
@@ -164,7 +168,12 @@ PROVED: dict[str, list[Pair]] = {
             {"rank__held": torch.tensor([[[1.0, 0.0, 1.0]]] * T), "rank__backwards": whole(T, 1, value=3)},
             {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
         ),
-        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0)}),
+        ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0), **BOTH_MADE}),
+        (
+            {"parts": 4},
+            {"parts": 4, "weights": (0.0, 0.0, 1.0, 1.0), "rank__held": torch.tensor([[[0.0, 1.0, 0.0, 1.0]]] * T),
+             "rank__micro": trace(parts=4).arrays["rank/micro"]},
+        ),
         ({}, {"gradients": scaled(0)}),
         ({"limit": 9.0}, {"limit": 9.0, **only_update(0), "applied__norm": ones(T, P, value=0.0)}),
     ],
@@ -184,7 +193,7 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, "activations": OTHER_INPUT}),
     ],
     "precision": [
-        ({}, {"gradients": scaled(float("inf"), since=2)}),
+        (HALF, {**HALF, "gradients": scaled(float("inf"), since=2)}),
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
         ({}, {**only_update(0), "layout": {"stored_roundoff": 2.0**-8}}),
     ],
@@ -212,7 +221,7 @@ PROVED: dict[str, list[Pair]] = {
         (COUPLED, {**COUPLED, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
     ],
     "batchnorm-statistics": [
-        ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1}}),
+        ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1, "(output)": 0.1}}),
         (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}),
     ],
     "randomness": [
@@ -502,3 +511,21 @@ def test_weights_that_another_optimizer_moves_in_both_runs_are_loaded(unheld: li
     for trace_, factor in ((parts.left, 1.01), (parts.right, 1.02)):
         trace_.arrays["start/sketch"][2:, 0] *= factor
     assert (weights_not_loaded.test(parts) is None) == (by == "another optimizer")
+
+
+def test_a_factor_that_one_small_gradient_does_not_take_is_none_of_the_loss() -> None:
+    """A temperature's gradient is little beside the others', and another one tells that the loss is not scaled."""
+
+    def small(factor: float, step: int, found: dict[str, Any]) -> dict[str, Any]:
+        return {name: g * (1e-9 * factor if name == "a.bias" else 1.0) for name, g in found.items()}
+
+    for factor, is_scaled in ((1.0, True), (2.0, False)):
+        halved = {"weights": (0.5,), "gradients": partial(small, factor)}
+        found = scaled_loss.test(difference({"gradients": partial(small, 1.0)}, halved, row=0))
+        assert (found is not None) == is_scaled
+
+
+def test_a_loss_of_samples_that_all_ranks_gather_couples_as_many_as_that_of_one() -> None:
+    off = {**COUPLED, "ranks": 2, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}
+    gathered = {**off, "layout": {**COUPLED["layout"], "loss_gathered": True}}
+    assert [judge(COUPLED, right).cause for right in (off, gathered)] == ["batch-coupled-loss", "loss-or-targets"]

@@ -9,11 +9,11 @@ import trainparity
 from trainparity.parity.compare import compare_folders
 
 
-def _train(folder: Path, overflow_at: int, scale: float = 1024.0) -> None:
+def _train(folder: Path, overflow_at: int, scale: float = 1024.0, enabled: bool = True) -> None:
     torch.manual_seed(0)
     model = nn.Linear(6, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=enabled)
     with trainparity.record(model, optimizer, folder):
         for step, batch in enumerate(torch.randn(4, 16, 6)):
             optimizer.zero_grad()
@@ -38,3 +38,10 @@ def test_steps_that_both_skip_are_the_same_training(tmp_path: Path) -> None:
     _train(tmp_path / "a", overflow_at=2)
     _train(tmp_path / "b", overflow_at=2)
     assert compare_folders(tmp_path / "a", tmp_path / "b").verdict == "bitwise"
+
+
+def test_a_loss_that_is_not_finite_in_single_precision_is_the_loss(tmp_path: Path) -> None:
+    _train(tmp_path / "a", overflow_at=-1, enabled=False)
+    _train(tmp_path / "b", overflow_at=2, enabled=False)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 2)

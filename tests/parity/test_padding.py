@@ -48,3 +48,58 @@ def _train(length: int, dtype: torch.dtype, folder: Path, twin: int) -> None:
 def test_more_padding_is_the_same_training(dtype: torch.dtype, tmp_path: Path) -> None:
     verdict = compared(partial(_train, 9, dtype), partial(_train, 16, dtype), tmp_path)
     assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
+
+
+class Causal(nn.Module):
+    """Predicts each next token from the sum of those before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.hidden, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(32, 20)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.hidden(self.embedding(tokens).cumsum(1)).relu())
+        return scores
+
+
+def _train_causal(trimmed: bool, parts: int, replaced: bool, dtype: torch.dtype, folder: Path, twin: int) -> None:
+    """Train on sequences of 4 to 12 tokens, padded to 12, or each micro-batch to its longest one; 8 samples a step."""
+    torch.manual_seed(0)
+    model = Causal()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(6):
+            tokens, lengths = (torch.randint(low, high, size, generator=draws)
+                               for low, high, size in ((1, 20, (8, 13)), (5, 13, (8,))))  # fmt: skip
+            tokens *= torch.arange(13) < lengths[:, None]
+            if replaced and step == 3:
+                tokens[0, 0] += 1
+            for part, long in zip(tokens.chunk(parts), lengths.chunk(parts), strict=True):
+                given = part[:, : int(long.max())] if trimmed else part  # its last token predicts none
+                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                    scores = model(given[:, :-1])
+                loss = nn.functional.cross_entropy(
+                    scores.float().flatten(0, 1), given[:, 1:].flatten(), ignore_index=0, reduction="sum"
+                )
+                (loss / lengths.sum()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batches_cut_to_their_longest_sequence_are_the_same_training(
+    dtype: torch.dtype, parts: int, tmp_path: Path
+) -> None:
+    """The longest one loses its last token, which nothing is predicted from: it has other contents there."""
+    runs = (partial(_train_causal, trimmed, cut, False, dtype) for trimmed, cut in ((False, 1), (True, parts)))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_sample_with_other_contents_is_seen_where_both_runs_pad_alike(trimmed: bool, tmp_path: Path) -> None:
+    runs = (partial(_train_causal, trimmed, 1, replaced, torch.bfloat16) for replaced in (False, True))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "samples"), verdict

@@ -89,21 +89,23 @@ class Difference:
         """Whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
 
         Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs
-        alone can tell, by a loss that is a sum over samples: other sums may depend on the cut.
+        alone can tell, by a loss that is a sum over samples; in another order of a pass's samples, too, by any loss.
+        Other sums may depend on both: rows inside of a model, as those of a packed sequence, need be no samples.
         """
-        hashes, rows = self.pair("samples"), self.pair("rank/rows")
-        if not is_coarse(self.left.layout) or not self.same_precision or hashes is None or rows is None:
+        hashes, rows, order = (self.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
+        if not is_coarse(self.left.layout) or not self.same_precision or not (hashes and rows and order):
             return False
         if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"]:
             return False
-        chain = self.chain
-        if not torch.equal(*rows):
-            coupled = self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by
-            return bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
-        passed = [name for name in chain.forward if not depends_on_cut(name)]
+        chain, same_cut = self.chain, torch.equal(*rows)
+        if not same_cut or not torch.equal(*order):
+            coupled = not same_cut and (self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by)
+            of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
+            return of_outputs or (same_cut and self.other_loss_of_same_bits)
+        passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
         if not chain.touched:  # a mask that hides nothing, or labels at another place
             passed = [name for name in passed if not name.startswith(INPUT)]
-        off = {*(name for name in passed if name not in self._of_other_size), *chain.given_otherwise}
+        off = {*(name for name in passed if name not in self.of_other_size), *chain.given_otherwise}
         return (bool(off) and not chain.another_form(off)) or self.other_loss_of_same_bits
 
     @property
@@ -124,7 +126,7 @@ class Difference:
         return apart > _OTHER_TERM and self.distance("gradient") > 0
 
     @property
-    def _of_other_size(self) -> set[str]:
+    def of_other_size(self) -> set[str]:
         """What has more numbers in one run, such as those of further padding: its sums can't agree."""
         counts = [
             dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))

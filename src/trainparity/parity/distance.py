@@ -100,21 +100,33 @@ def norms(trace: Trace, kind: Compared) -> Tensor:
 def rounding(trace: Trace, kind: Compared) -> Tensor:
     """Return the distance that rounding each number once can make: float64 [T, tensors + 1].
 
-    The unit roundoff of the format computed in, for weights of the one that they are stored in. For an update it is
+    The unit roundoff of the format computed in, for weights of the one that each is stored in. For an update it is
     multiplied by |weight| / |update|, as the rounded weights hold the update.
     """
-    layout = trace.layout
-    coarseness = layout.stored_roundoff if kind in ("update", "start", "weight") else layout.unit_roundoff
-    unit = torch.tensor(coarseness, dtype=torch.float64)
+    layout, stored = trace.layout, list(trace.layout.stored().values())
+    of_weights = kind in ("update", "start", "weight")
+    unit = torch.tensor([*stored, max(stored)] if of_weights else layout.unit_roundoff, dtype=torch.float64)
     if kind == "buffer":
         return unit * _cancellation(trace)
     if kind == "gradient" and not is_coarse(layout):
         return unit * _shrunk(trace)
     if kind != "update":
         return unit.expand(len(trace.layout.steps), len(names(trace, kind)))
-    update = with_all(norms(trace, "update"))
-    amplified = unit * ratio(with_all(norms(trace, "weight")), update).clamp(min=1)
-    return torch.where(update > 0, amplified, unit)
+    update = norms(trace, "update")
+    rounded = torch.maximum(stored_rounding(trace), unit[:-1] * update)
+    return torch.where(with_all(update) > 0, ratio(with_all(rounded), with_all(update)), unit)
+
+
+def stored_rounding(trace: Trace) -> Tensor:
+    """Return how far one rounding to the format that it is stored in moves each weight: float64 [T, P].
+
+    Zero for those that are not trained, as the frozen base of adapters: they take no part in the update.
+    """
+    layout = trace.layout
+    untrained = {*layout.frozen, *layout.unoptimised}
+    still = torch.tensor([name in untrained for name in layout.parameters]) & (norms(trace, "update") == 0)
+    units = torch.tensor(list(layout.stored().values()), dtype=torch.float64)
+    return (units * norms(trace, "weight")).masked_fill(still, 0.0)
 
 
 _TERMS = 4

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding
+from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
 from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
@@ -120,7 +120,7 @@ def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
     ours, theirs = norms(reference, kind), norms(twin, kind)
     lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
     if kind == "update":  # weights in bf16 take no update that is less than half of their last place
-        lost &= ours > 2 * reference.layout.stored_roundoff * norms(reference, "weight")
+        lost &= ours > 2 * stored_rounding(reference)
     apart[:, :-1][lost] = torch.nan
     return torch.where(apart.isfinite(), apart, torch.nan)
 

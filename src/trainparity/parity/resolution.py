@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Judged, names, norms
+from trainparity.parity.distance import KINDS, Judged, names, norms, stored_rounding
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
@@ -25,9 +25,10 @@ def update_noise(reference: Trace, floor: Floor) -> Tensor:
 
     That may be all of a small update, as at the begin of a warm-up, or of weights in bf16.
     """
-    update, weight = (torch.linalg.vector_norm(norms(reference, kind), dim=1) for kind in ("update", "weight"))
+    lengths = norms(reference, "update"), stored_rounding(reference)
+    update, rounding = (torch.linalg.vector_norm(each, dim=1) for each in lengths)
     width = floor["update"][:, -1]
-    rounded = _ROUNDINGS * reference.layout.stored_roundoff * weight >= width * update
+    rounded = _ROUNDINGS * rounding >= width * update
     return torch.where(rounded, 0.0, width).nan_to_num(0.0)
 
 

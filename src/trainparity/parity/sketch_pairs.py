@@ -1,5 +1,6 @@
 """What modules return in both runs, or the gradients that come back to them, with the noise floor."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -41,7 +42,8 @@ class Pairs:
     def factor(self, names: Sequence[str]) -> float:
         """Return the number of times that the reference's are in the other run's."""
         index = [self.names.index(name) for name in names]
-        return fit(self._left[index].flatten(), self._right[index].flatten())[0] or 1.0
+        found = fit(self._left[index].flatten(), self._right[index].flatten())[0]
+        return found if found and math.isfinite(found) else 1.0
 
     def beyond(self, names: Sequence[str], factor: float, margin: float) -> list[str]:
         """Return those further apart, without the factor, than a margin times the floor."""
@@ -83,7 +85,9 @@ class Pairs:
         apart = torch.linalg.vector_norm(self._right / factor - self._left, dim=1)
         whole = torch.linalg.vector_norm(lengths)
         known = torch.where(lengths > 0, lengths, whole)
-        return torch.where(apart == 0, 0.0, apart / known).nan_to_num(0.0)
+        relative = torch.where(apart == 0, 0.0, apart / known).nan_to_num(0.0)
+        lost = self._left.isfinite().all(1) ^ self._right.isfinite().all(1)
+        return relative.masked_fill(lost, torch.inf)  # in one run alone
 
 
 _CARRIED = 0.25

@@ -120,3 +120,11 @@ def test_no_loss_is_seen_where_gradients_are_set_by_hand(tmp_path: Path) -> None
         model.weight.grad, model.bias.grad = torch.autograd.grad(squares(model(IMAGES)), list(model.parameters()))
         optimizer.step()
     assert Trace.load(tmp_path).arrays["rank/loss"].isnan().all()
+
+
+@pytest.mark.parametrize(("of_all_ranks", "gathered"), [({16}, True), (set(), False)])
+def test_a_product_with_what_other_ranks_returned_is_told(of_all_ranks: set[int], gathered: bool) -> None:
+    outputs = IMAGES.clone().requires_grad_() * 2
+    loss = (outputs @ torch.cat([outputs, IMAGES]).T).logsumexp(1).mean()
+    found = look([loss], {outputs.grad_fn}, of_all_ranks)
+    assert (bool(found.coupled_by), found.gathered) == (True, gathered)

@@ -1,11 +1,17 @@
 """The noise that twins are made of."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from tests.support.against_twins import train
+from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format
-from trainparity.parity.recording.perturb import Noise, perturb
+from trainparity.parity.recording.perturb import Noise, OtherOrder, perturb
+from trainparity.parity.recording.trace import Trace
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -49,3 +55,44 @@ def test_noise_moves_both_parts_of_complex_numbers_and_of_their_gradients() -> N
     for found, expected in ((moved.detach(), given.detach()), (given.grad, torch.full_like(given, 1 + 1j))):
         apart = torch.view_as_real(found) / torch.view_as_real(expected.detach()) - 1
         assert (apart.abs() < 2.0**-21).all() and (apart != 0).float().mean() > 0.9
+
+
+def _rows_and_gradients(checkpointed: bool, other_order: bool) -> list[Tensor]:
+    """Return what a LayerNorm under bf16 autocast returns of 512 rows, and the gradients of its weights and input."""
+    torch.manual_seed(0)
+    layer = nn.LayerNorm(8)
+    OtherOrder(layer, lambda: other_order)
+    rows, given = torch.randn(4, 128, 8).bfloat16().requires_grad_(), torch.randn(4, 128, 8) + 0.5
+    with torch.autocast("cpu", torch.bfloat16):
+        output = checkpoint(layer, rows, use_reentrant=False) if checkpointed else layer(rows)
+    output.backward(given.to(output.dtype))
+    assert rows.grad is not None and layer.weight.grad is not None and layer.bias.grad is not None
+    return [output.detach(), rows.grad, layer.weight.grad, layer.bias.grad]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_twins_layer_norm_sums_its_gradients_in_another_order_alone(checkpointed: bool) -> None:
+    """In bf16 the sum over rows stagnates: the order decides as much of it as the cut into micro-batches does."""
+    one, other = (_rows_and_gradients(checkpointed, order) for order in (False, True))
+    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+    for ours, theirs in zip(one[2:], other[2:], strict=True):
+        assert 1e-3 < (ours - theirs).norm() / ours.norm() < 0.1
+
+
+class Checkpointed(nn.Module):
+    """A network whose normalisation passes again inside of backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.norm, self.head = nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 1)
+
+    def forward(self, values: Tensor) -> Tensor:
+        scores: Tensor = self.head(checkpoint(self.norm, self.inner(values), use_reentrant=False))
+        return scores
+
+
+def test_a_twins_layer_norm_that_passes_again_for_a_checkpoint_sums_in_that_order_too(tmp_path: Path) -> None:
+    for twin in range(2):
+        train(Checkpointed, lambda outputs: outputs.square().mean(), False, tmp_path, twin)
+    twins = [Trace.load(folder) for folder in (tmp_path / "twins").iterdir()]
+    assert float(NoiseFloor(Trace.load(tmp_path), twins)["gradient"][0, -1]) < 1e-5

@@ -2,12 +2,16 @@
 
 import math
 
+import torch
+
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
 
 
@@ -28,7 +32,11 @@ def scaled(difference: Difference) -> Finding | None:
         or abs(factor - 1) <= tolerance_of(difference)
     ):
         return None
-    if not _seen_at_the_outputs(difference, factor) or (_one_number(difference) and not _guess(difference, factor)):
+    if (
+        not _in_every_parameter(difference, factor)
+        or not _seen_at_the_outputs(difference, factor)
+        or (_one_number(difference) and not _guess(difference, factor))
+    ):
         return None
     changed = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     left, right = difference.left, difference.right
@@ -65,6 +73,15 @@ def turned(difference: Difference) -> Finding | None:
         "parameter: the loss has the other sign",
         {"factor": factor, "left_over": rest},
     )
+
+
+def _in_every_parameter(difference: Difference, factor: float) -> bool:
+    """Tell whether each parameter's gradient is the reference's times a number, as nearly as its own floor can tell."""
+    left, right = (sketches(trace, "gradient")[difference.row] for trace in difference.traces)
+    lengths = torch.linalg.vector_norm(factor * left, dim=1)
+    apart = torch.linalg.vector_norm(right - factor * left, dim=1)
+    noise = difference.margin * difference.floor["gradient"][difference.row, :-1]
+    return bool((apart <= noise.clamp(min=tolerance_of(difference)) * lengths).all())
 
 
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
@@ -180,7 +197,7 @@ def batch_coupled(difference: Difference) -> Finding | None:
         return None
     if chain.judged and not chain.given_otherwise:
         return None
-    passes = [sizes(trace.arrays["rank/rows"][difference.row].tolist()) for trace in difference.traces]
+    passes = [sizes(_coupled_rows(trace, difference.row)) for trace in difference.traces]
     if passes[0] == passes[1]:  # over ranks in one run and one after the other in the other, for one
         return None
     return Finding(
@@ -188,3 +205,10 @@ def batch_coupled(difference: Difference) -> Finding | None:
         f"{difference.runs[1]} and {passes[0]} in {difference.runs[0]}",
         {"coupled_by": coupled, "samples_of_a_pass": passes},
     )
+
+
+def _coupled_rows(trace: Trace, row: int) -> list[list[int]]:
+    """Return how many samples each loss couples, by pass and rank: those of all ranks where the loop gathers them."""
+    rows = trace.arrays["rank/rows"][row]
+    found: list[list[int]] = (rows.sum(0, keepdim=True) if trace.layout.loss_gathered else rows).tolist()
+    return found

@@ -2,21 +2,22 @@
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Layout
 from trainparity.records.numbers import exact
 
 
 @rule(
     "precision",
     "backward",
-    proof="gradients overflow in one run only",
+    proof="gradients overflow in one run only, which scales its loss or computes in a format of few exponents",
     advice="use bf16, or let the loss scale come down before the runs are compared",
 )
 def overflow(difference: Difference) -> Finding | None:
-    """Gradients that are not finite in one run only."""
+    """Gradients that are not finite in one run only, by the range of its format: fp32's and bf16's explains none."""
     finite = [bool(norms.isfinite().all()) for norms in difference.norms("gradient")]
-    if finite[0] == finite[1]:
-        return None
     scale, lost = difference.numbers("scale/value"), difference.who(not finite[0])
+    if finite[0] == finite[1] or not (any(scale) or _is_narrow(difference.traces[finite.index(False)].layout)):
+        return None
     why = f"gradients overflowed at step {difference.step} in {lost} only"
     if of_lost := scale[finite.index(False)]:
         other = scale[finite.index(True)]
@@ -28,6 +29,11 @@ def overflow(difference: Difference) -> Finding | None:
     return Finding(why, {"finite": [float(f) for f in finite], "loss_scale": list(scale)})
 
 
+def _is_narrow(layout: Layout) -> bool:
+    """Tell whether a run computes in a format of few exponents, as fp16 and fp8."""
+    return not layout.precision.startswith(("fp64", "fp32", "tf32", "bf16"))
+
+
 def rounded_alike(difference: Difference) -> bool:
     """Tell whether formats differ, and gradients by no more than the coarser one rounds."""
     unit = max(trace.layout.unit_roundoff for trace in difference.traces)
@@ -35,9 +41,16 @@ def rounded_alike(difference: Difference) -> bool:
 
 
 def stored_otherwise(difference: Difference) -> bool:
-    """Tell whether weights are stored in other formats."""
-    left, right = difference.left.layout, difference.right.layout
-    return left.stored_roundoff != right.stored_roundoff
+    """Tell whether weights that are trained are stored in other formats."""
+    return bool(_other_formats(difference))
+
+
+def _other_formats(difference: Difference) -> dict[str, tuple[float, float]]:
+    """Return the unit roundoff in both runs, by name, of weights that are trained and stored in other formats."""
+    left, right = (trace.layout for trace in difference.traces)
+    frozen, theirs = set(left.frozen) & set(right.frozen), right.stored()
+    units = {name: (unit, theirs[name]) for name, unit in left.stored().items() if name not in frozen}
+    return {name: both for name, both in units.items() if both[0] != both[1]}
 
 
 def stored_alike(difference: Difference) -> bool:
@@ -59,13 +72,14 @@ _ROUNDED_ONCE = 4
 )
 def updates_round_otherwise(difference: Difference) -> Finding | None:
     """Updates round to the format that weights are stored in, or are lost in it."""
-    if difference.stage not in ("update", None) or not stored_otherwise(difference):
+    found = _other_formats(difference)
+    if difference.stage not in ("update", None) or not found:
         return None
-    units = [trace.layout.stored_roundoff for trace in difference.traces]
+    ours, theirs = max(found.values(), key=max)
     return Finding(
-        f"weights round to {exact(units[0], 2)} of themselves in {difference.runs[0]} and to {exact(units[1], 2)} in "
+        f"weights round to {exact(ours, 2)} of themselves in {difference.runs[0]} and to {exact(theirs, 2)} in "
         f"{difference.runs[1]}, and so do updates; gradients agree",
-        {"stored_roundoff": units},
+        {"stored_roundoff": [ours, theirs], "parameters": list(found)},
     )
 
 

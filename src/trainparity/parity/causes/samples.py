@@ -8,6 +8,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT, depends_on_cut
 from trainparity.parity.recording.trace import Trace
 
 
@@ -20,9 +21,22 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
+    if _of_other_length(difference):
+        return False
     ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
     return difference.floor.same_samples and common and _one_would_hide(difference)
+
+
+def _of_other_length(difference: Difference) -> bool:
+    """Tell whether as many samples have more numbers in one run: it pads, or cuts, each batch to another length.
+
+    Contents tell that too, and other samples only where those of the whole run are the same, in another order.
+    """
+    counts, given = difference.numbers("num_samples"), difference.left.layout.activations
+    first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
+    longer = counts[0] == counts[1] and first in difference.of_other_size
+    return longer and not _same_over_the_run(difference)
 
 
 _SHARE = 0.1
@@ -68,7 +82,7 @@ def other_samples(difference: Difference) -> Finding | None:
         "duplicates": twice,
         "identified_by": str(difference.right.layout.settings.get("samples", "content")),
     }
-    if _sameover_the_run(difference):
+    if _same_over_the_run(difference):
         what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
     elif twice and not len(ours) - len(set(ours)):
         what, advice = (
@@ -142,7 +156,7 @@ def _identified(difference: Difference) -> bool:
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
     ours, theirs = over_the_run(difference)
-    return bool(ours & theirs) and not at_their_places(difference)
+    return bool(ours & theirs) and not _of_other_length(difference) and not at_their_places(difference)
 
 
 def _spread_over(difference: Difference, ours: list[int]) -> int:
@@ -155,7 +169,7 @@ def _spread_over(difference: Difference, ours: list[int]) -> int:
     return 0
 
 
-def _sameover_the_run(difference: Difference) -> bool:
+def _same_over_the_run(difference: Difference) -> bool:
     ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in difference.traces)
     ours, theirs = ours[ours != 0], theirs[theirs != 0]
     return torch.equal(ours, theirs)

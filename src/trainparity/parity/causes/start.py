@@ -76,7 +76,8 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     if row == 0 or layout.steps[row] - layout.steps[row - 1] > 1 or any(w.start == row for w in layout.windows()):
         return "", {}
     left, right = (_moved(trace, row) for trace in difference.traces)
-    rounding = 16 * max(trace.layout.stored_roundoff for trace in difference.traces)
+    stored = [list(trace.layout.stored().values()) for trace in difference.traces]
+    rounding = 16 * torch.tensor(stored, dtype=torch.float64).amax(0)
     unheld = {*layout.unoptimised, *difference.right.layout.unoptimised}
     for in_left, here, there in ((True, left, right), (False, right, left)):
         alone = zip(layout.parameters, ((here > rounding) & (there == 0)).tolist(), here.tolist(), strict=True)

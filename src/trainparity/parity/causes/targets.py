@@ -27,6 +27,8 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
     if is_coarse(difference.left.layout) and other_loss(difference, chain.factor) and not chain.touched:
         off += [name for name in chain.given_otherwise if name not in off]
+    if not chain.backward and not is_coarse(difference.left.layout):  # one factor at the outputs, and others behind
+        off += [name for name in chain.given_otherwise if name not in off]
     if difference.other_loss_of_same_bits:
         off += [name for name in chain.judged if name in chain.given_more_than_stored and name not in off]
     unreached = [name for name in chain.outputs if name in chain.one_sided]
@@ -76,7 +78,7 @@ def other_value(difference: Difference) -> Finding | None:
         return None
     noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
     apart = abs(values[1] - values[0]) / max(map(abs, values))
-    beyond = apart > noise + 16 * difference.left.layout.stored_roundoff
+    beyond = apart > noise + 16 * max(difference.left.layout.stored().values())
     if not (beyond or (difference.passes_part and difference.other_loss_of_same_bits)):
         return None
     off = [name for name in chain.backward if not name.startswith(INPUT)]

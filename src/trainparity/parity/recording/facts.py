@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in
 from trainparity.parity.recording.shards import full_each
 from trainparity.parity.recording.sketch import norm
 from trainparity.parity.recording.unwrap import own_part, plain_name
@@ -19,7 +20,15 @@ def layout_of(
     first = {id(parameter): name for name, parameter in parameters.items()}
     every = [(plain_name(name), p) for name, p in model.named_parameters(remove_duplicate=False)]
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    stored = stored_in(model).unit_roundoff
+    rounded = {
+        name: number_format(p.dtype).unit_roundoff
+        for name, p in parameters.items()
+        if is_inexact(p) and (p.requires_grad or not is_packed(p))
+    }
     return {
+        "stored_roundoff": stored,
+        "stored_apart": {name: unit for name, unit in rounded.items() if unit != stored},
         "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},

@@ -27,8 +27,8 @@ def number_format(dtype: torch.dtype) -> NumberFormat:
 
 
 def stored_in(model: nn.Module) -> NumberFormat:
-    """Return the format that updates round to: that of the coarsest parameter."""
-    return _coarsest(_dtypes(model))
+    """Return the format that updates round to: that of the coarsest parameter that is trained, if any is."""
+    return _coarsest([p.dtype for p in model.parameters() if p.requires_grad] or _dtypes(model))
 
 
 def _coarsest(dtypes: list[torch.dtype]) -> NumberFormat:

@@ -46,7 +46,7 @@ class ForwardHooks:
         """Modules that are being called, from the outside in."""
         inner = self.modules if inside and not is_cut(model) else []
         leaves = [(name, module) for name, module in inner if not list(module.children())]
-        self._leaves = Leaves(leaves, self._looking, self._see)
+        self._leaves = Leaves(leaves, self._looking, self._see, lambda: self.active and has_numbers())
         if inside:
             self._handles += self._leaves.handles
             # After those: a twin's noise makes another tensor of an output, which the next part is given.

@@ -11,27 +11,31 @@ from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import GIVEN, has_rows
-from trainparity.parity.recording.perturb import Noise, OtherLayout, sums_over_positions
+from trainparity.parity.recording.perturb import Noise, OtherOrder, sums_over_rows
 
 
 class Leaves:
     """The innermost modules of a model, by name."""
 
     def __init__(
-        self, leaves: list[tuple[str, nn.Module]], looking: Callable[[], bool], see: Callable[[str, Any], None]
+        self,
+        leaves: list[tuple[str, nn.Module]],
+        looking: Callable[[], bool],
+        see: Callable[[str, Any], None],
+        traced: Callable[[], bool],
     ) -> None:
-        """Attach; while `looking`, `see` is told what each returns."""
+        """Attach; while `looking`, `see` is told what each returns; `traced` tells whether the step is traced."""
         self.noise: Noise | None = None
         """A twin's, which moves what they return."""
-        self._looking, self._see = looking, see
+        self._looking, self._see, self._traced = looking, see, traced
         self.handles: list[Any] = []
         for name, module in leaves:
-            if sums_over_positions(module):
-                self.handles += OtherLayout(module, self._moves_sums).handles
+            if sums_over_rows(module):
+                self.handles += OtherOrder(module, self._moves_sums).handles
             self.handles.append(module.register_forward_hook(Hook(partial(self._returned, name, module))))
 
     def _moves_sums(self) -> bool:
-        return self.noise is not None and self._looking()
+        return self.noise is not None and self._traced()
 
     def _returned(self, name: str, watched: nn.Module, module: nn.Module, inputs: Any, output: Any) -> Any:
         if not self._looking() or module is not watched:  # a copy has its hooks

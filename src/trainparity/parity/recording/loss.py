@@ -1,12 +1,12 @@
 """What is seen of a loss where backward begins: its value, its format, whether it is no sum of terms of samples."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from trainparity.parity.recording import intercept
+from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.apart import has_numbers
 from trainparity.parity.recording.formats import number_format
 from trainparity.parity.recording.kinds import is_dtensor
@@ -41,6 +41,8 @@ class LossHooks(intercept.Listener):
         self._returned = returned
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
+        self.gathered = False
+        """Whether that operation takes what the model returned on all ranks."""
         self.unit_roundoff = 0.0
         """That of the coarsest format on the way from what the model returned to the loss; 0 where none was seen."""
         self.begin()
@@ -71,9 +73,14 @@ class LossHooks(intercept.Listener):
         """Look at what a backward pass is about to begin from."""
         if not self.active or not has_numbers():
             return
-        self._ends |= {tensor.grad_fn for tensor in self._returned() if tensor.grad_fn is not None}
-        seen = look(roots, self._ends)
+        returned = list(self._returned())
+        self._ends |= {tensor.grad_fn for tensor in returned if tensor.grad_fn is not None}
+        of_all_ranks = {
+            ranks.world_size() * len(tensor) for tensor in returned if tensor.ndim and ranks.world_size() > 1
+        }
+        seen = look(roots, self._ends, of_all_ranks)
         self.coupled_by = self.coupled_by or seen.coupled_by
+        self.gathered |= seen.gathered
         self.unit_roundoff = max(self.unit_roundoff, seen.unit_roundoff)
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
@@ -86,6 +93,8 @@ class Seen(NamedTuple):
     """Those that are made of what the model returned."""
     coupled_by: str
     """The first operation found that couples the samples of a pass; empty: none."""
+    gathered: bool
+    """Whether that is a product whose rows, or columns, are as many as all ranks' samples."""
     unit_roundoff: float
     """That of the coarsest format that an operation on the way to the loss returns."""
 
@@ -94,7 +103,7 @@ _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", 
 """Operations that couple what lies along a dimension of theirs."""
 
 
-def look(roots: Iterable[Tensor], ends: set[Any]) -> Seen:
+def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] = ()) -> Seen:
     """Walk the autograd graph from a loss to what the model returned.
 
     A product of two factors that are both made of that couples its rows, as in a contrastive loss; so does a curved
@@ -103,9 +112,10 @@ def look(roots: Iterable[Tensor], ends: set[Any]) -> Seen:
     Args:
         roots: What `backward` is called for.
         ends: What made the tensors that the model returned, their `grad_fn`.
+        of_all_ranks: How many rows these have on all ranks together; none of a single rank.
     """
     begins = [tensor for tensor in roots if tensor.grad_fn is not None]
-    made_of_outputs, coupled_by, unit_roundoff = set(ends), "", 0.0
+    made_of_outputs, coupled_by, gathered, unit_roundoff = set(ends), "", False, 0.0
     for node in _outermost_last([tensor.grad_fn for tensor in begins], ends):
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
@@ -113,7 +123,9 @@ def look(roots: Iterable[Tensor], ends: set[Any]) -> Seen:
             unit_roundoff = max(unit_roundoff, _unit_roundoff(node))
             if not coupled_by and _couples(node, factors):
                 coupled_by = str(node.name())
-    return Seen([tensor for tensor in begins if tensor.grad_fn in made_of_outputs], coupled_by, unit_roundoff)
+                gathered = bool(set(node._input_metadata[0].shape) & set(of_all_ranks))
+    losses = [tensor for tensor in begins if tensor.grad_fn in made_of_outputs]
+    return Seen(losses, coupled_by, gathered, unit_roundoff)
 
 
 def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:

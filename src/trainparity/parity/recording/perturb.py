@@ -83,38 +83,51 @@ def _up_or_down(like: Tensor, unit: float, generator: torch.Generator) -> Tensor
     return ups.to(like.dtype).mul_(4 * unit).add_(1 - 2 * unit)
 
 
-class OtherLayout:
+class OtherOrder:
     """Hooks by which a twin's normalisation layers sum in another order, in traced steps.
 
-    What they sum over has up to a million numbers, one after the other with channels last, in a cascade else: rounding
-    that noise on each number does not show, as it averages out.
+    What they sum over has up to a million numbers: over the positions of images one after the other with channels last,
+    in a cascade else; and in bf16 over all rows for the gradient of a LayerNorm's bias, on a CPU in bf16 itself.
+    Rounding that noise on each number does not show, as it averages out.
     """
 
     def __init__(self, module: nn.Module, active: Callable[[], bool]) -> None:
-        """Attach to a layer, ahead of other hooks; `active` tells whether the pass is to be changed."""
+        """Attach to a layer, ahead of other hooks; `active` tells whether the pass is to be changed.
+
+        One that checkpointing runs again inside backward is to be changed as the first was.
+        """
         self._active, self._turned = active, False
         before, after = Hook(self._turn), Hook(self._turn_back)
         self.handles = [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
 
     def _turn(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        self._turned = bool(inputs) and isinstance(inputs[0], Tensor) and inputs[0].ndim in _CHANNELS_LAST
-        self._turned = self._turned and self._active()
-        return (_turned(inputs[0]), *inputs[1:]) if self._turned else None
+        given = inputs[0] if inputs and isinstance(inputs[0], Tensor) else None
+        plain = given is not None and given.layout == torch.strided and not (given.is_nested or is_dtensor(given))
+        self._turned = plain and self._active()
+        return (_in_other_order(module, inputs[0]), *inputs[1:]) if self._turned else None
 
     def _turn_back(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        return _turned(output) if self._turned else None
+        return _in_other_order(module, output) if self._turned else None
 
 
-def sums_over_positions(module: nn.Module) -> bool:
-    """Tell whether a layer takes means over the positions of an image."""
-    return isinstance(module, (nn.modules.batchnorm._NormBase, nn.GroupNorm))
+def sums_over_rows(module: nn.Module) -> bool:
+    """Tell whether a layer takes means over the positions of an image, or its gradients sum over many rows.
+
+    A class of one's own over LayerNorm, as one for images that moves channels last itself, has its rows elsewhere.
+    """
+    rows = isinstance(module, nn.LayerNorm) and type(module).forward is nn.LayerNorm.forward
+    return rows or isinstance(module, (nn.modules.batchnorm._NormBase, nn.GroupNorm))
 
 
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def _turned(tensor: Tensor) -> Tensor:
-    """Return an image with channels last if they are first in memory, and the other way round."""
+def _in_other_order(module: nn.Module, tensor: Tensor) -> Tensor:
+    """Return an image in the other memory format, or rows from the last to the first; twice, they are as they were."""
+    if isinstance(module, nn.LayerNorm):
+        return tensor.flip(tuple(range(tensor.ndim - len(module.normalized_shape))))
+    if tensor.ndim not in _CHANNELS_LAST:
+        return tensor
     return tensor.contiguous(
         memory_format=_CHANNELS_LAST[tensor.ndim] if tensor.is_contiguous() else torch.contiguous_format
     )

@@ -17,7 +17,6 @@ from trainparity.parity.recording.formats import (
     computed_in,
     number_format,
     reduced_in,
-    stored_in,
 )
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
@@ -119,7 +118,6 @@ class Session:
             window=self._plan.window,
             precision=computes.name,
             unit_roundoff=computes.unit_roundoff,
-            stored_roundoff=stored_in(self.watch.model).unit_roundoff,
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
             settings=settings,

@@ -24,7 +24,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[10] = 10
+    version: Literal[11] = 11
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -36,7 +36,9 @@ class Layout(Record):
     unit_roundoff: float
     """Half the relative spacing of numbers in the precision computed in."""
     stored_roundoff: float
-    """The same of the format that weights are stored in, and so updates round to."""
+    """The same of the format that weights are stored in, and so updates round to; the coarsest that is trained."""
+    stored_apart: dict[str, float] = Field(default_factory=dict)
+    """The same of parameters that are stored in another format, as of a frozen base under adapters, by name."""
     sketch_size: int
     world_size: int
     """R, the number of ranks."""
@@ -52,6 +54,8 @@ class Layout(Record):
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""
     """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
+    loss_gathered: bool = False
+    """Whether that operation takes the samples of all ranks, which the loop has gathered."""
     loss_roundoff: float = 0.0
     """Unit roundoff of the coarsest format in which the loss is made of what the model returns; 0: none was seen."""
     modules: dict[str, str] = Field(default_factory=dict)
@@ -74,6 +78,10 @@ class Layout(Record):
     """What the run computed with, see `conditions`: versions, device, threads, flags, environment variables."""
     checksum: str = ""
     """SHA-256 of the other fields and of trace.safetensors; written by `Trace.save`."""
+
+    def stored(self) -> dict[str, float]:
+        """Return the unit roundoff of the format that each parameter is stored in, by name."""
+        return {name: self.stored_apart.get(name, self.stored_roundoff) for name in self.parameters}
 
     def windows(self) -> list[slice]:
         """Return the traced steps of each window."""

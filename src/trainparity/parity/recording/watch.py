@@ -98,6 +98,7 @@ class StepWatch:
             "outputs": self.forward.seen.outputs,
             "differentiable": self.forward.differentiable,
             "loss_coupled_by": self._loss.coupled_by,
+            "loss_gathered": self._loss.gathered,
             "loss_roundoff": self._loss.unit_roundoff,
         }
 

@@ -1,0 +1,80 @@
+"""Which activations of two runs can be compared at a step: those whose sums do not depend on how samples passed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut, module_of
+from trainparity.parity.sketch_pairs import Pairs
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
+    """Return their names in the order of the forward pass; `outputs` are those that the loss is computed from."""
+    names = _called_alike(difference.left.layout.activations, difference.right.layout.activations)
+    if passed_alike(difference):
+        return names
+    constant = _of_no_samples(difference)
+    names = [name for name in names if not depends_on_cut(name) and name not in constant]
+    return _of_samples(difference, names, outputs)
+
+
+def passed_alike(difference: "Difference") -> bool:
+    """Tell whether both runs hand the same places of each pass to the same samples: else sums may depend on that."""
+    pairs = difference.pair("rank/rows"), difference.pair("rank/samples")
+    return all(pair is not None and torch.equal(*pair) for pair in pairs)
+
+
+def _of_samples(difference: "Difference", names: list[str], outputs: Sequence[str]) -> list[str]:
+    """Return names without those inside of the model whose rows are shown to be no samples, as of a packed sequence.
+
+    In another order, or cut, of the samples their sums have nothing in common, though what the model returns agrees.
+    """
+    off = set(Pairs(difference, "activation", names).beyond(names, 1.0, difference.margin))
+    if not outputs or off & set(outputs):
+        return names
+    return [name for name in names if name not in off or name.startswith(INPUT)]
+
+
+def _of_no_samples(difference: "Difference") -> set[str]:
+    """Return what has as many numbers in each pass, of however many samples, as the embeddings of positions [T, C].
+
+    Where a pass has a divisor of T as samples these look like rows of its samples; their sums depend on the cut.
+    """
+    counts = []
+    for trace in difference.traces:
+        passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
+        numbers = trace.arrays["activation/numbers"][difference.row].tolist()
+        counts.append((passes, dict(zip(trace.layout.activations, numbers, strict=True))))
+    (ours, left), (theirs, right) = counts
+    if ours == theirs:
+        return set()
+    return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
+
+
+def _called_alike(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """Return what both runs have seen of modules that both call as often, in the order of the first.
+
+    A module that one run calls once and the other several times, as an output layer over chunks of a sequence, returns
+    something else each time; what the model returns is then another thing too where it is another number of tensors.
+    """
+    ours, theirs = (_calls(names) for names in (left, right))
+    odd = {module for module in ours.keys() & theirs.keys() if ours[module] != theirs[module]}
+    if odd == {OUTPUT}:
+        odd = set()  # one more tensor, beside the same ones
+    return [name for name in left if name in right and _module(name) not in odd]
+
+
+def _calls(names: Sequence[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name in names:
+        if not name.startswith(INPUT):
+            found.setdefault(_module(name), set()).add(name)
+    return found
+
+
+def _module(name: str) -> str:
+    return OUTPUT if name.startswith(OUTPUT) else module_of(name)
