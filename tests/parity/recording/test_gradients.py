@@ -148,3 +148,22 @@ def test_a_fused_optimizer_takes_the_loss_scale_away_in_its_step(tmp_path: Path)
 
     found = compare_folders(train_scaled(tmp_path / "a", fused=False), train_scaled(tmp_path / "b", fused=True))
     assert found.verdict in ("bitwise", "equivalent"), found.explanation
+
+
+@pytest.mark.parametrize("zeroed_before", [1, 2, 3])
+def test_gradients_that_are_zeroed_between_micro_batches_are_named(zeroed_before: int, tmp_path: Path) -> None:
+    def train_parts(folder: Path, zeroed_before: int) -> Path:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+        optimizer = sgd(model.parameters())
+        with trainparity.record(model, optimizer, folder):
+            for data, target in zip(X, Y, strict=True):
+                for part, (rows, wanted) in enumerate(zip(data.chunk(4), target.chunk(4), strict=True)):
+                    if part in (0, zeroed_before):
+                        optimizer.zero_grad()
+                    (nn.functional.cross_entropy(model(rows), wanted) / 4).backward()
+                optimizer.step()
+        return folder
+
+    found = compare_folders(train_parts(tmp_path / "a", 0), train_parts(tmp_path / "b", zeroed_before))
+    assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation

@@ -21,7 +21,8 @@ def _carried_differs(difference: Difference) -> bool:
     "gradients-not-zeroed",
     "accumulation",
     proof="a gradient was held before the step's first backward; or none before a later one, and the applied "
-    "gradient is the last micro-batch's alone; or backward made gradients and none is left for the update",
+    "gradient is that of the micro-batches from there on alone; or backward made gradients and none is left for the "
+    "update",
     advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
     differs=_carried_differs,
 )
@@ -60,7 +61,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
     if early[0] != early[1]:
         return Finding(
             f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "
-            f"away before the last one, and {difference.who(early[1])} does not",
+            f"away before a later one, and {difference.who(early[1])} does not",
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step, not between micro-batches",
         )
@@ -96,11 +97,13 @@ def _lost_differs(difference: Difference) -> bool:
 
 
 def _zeroed_between(trace: Trace, row: int) -> bool:
-    """Tell whether the gradient applied is the last micro-batch's alone, though there were several."""
-    count = int(trace.arrays["rank/backwards"][row].amax())
-    if count < 2 or not (trace.arrays["rank/held"][row][:, 1:count] == 0).any():
+    """Tell whether the gradient applied is that of the last micro-batches alone: nothing was held before them."""
+    micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
+    count = min(int(trace.arrays["rank/backwards"][row].amax()), micro.shape[1], held.shape[1])
+    zeroed = [number for number in range(1, count) if (held[:, number] == 0).any()]
+    if not zeroed:
         return False
-    last = trace.arrays["rank/micro"][row][:, count - 1].mean(0)
+    last = micro[:, zeroed[-1] : count].sum(1).mean(0)
     return fit(last, trace.arrays["rank/total"][row][0])[1] < 1e-3
 
 
