@@ -1,4 +1,4 @@
-"""A step of an optimizer that the loop compiles is recorded, and stays what it was."""
+"""Clipping and the step of an optimizer that the loop compiles are recorded, and stay what they were."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 import trainparity
 from trainparity.parity.recording.trace import Trace
 
-STEPS = 10
+STEPS = 16
 """More than Dynamo compiles one function anew for."""
 
 
@@ -34,6 +34,7 @@ def train(make: Callable[[nn.Module], Any], folder: Path | None) -> Tensor:
 
     @torch.compile(backend="eager")
     def step() -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         for member in members:
             member.step()
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.shards import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
@@ -67,6 +68,7 @@ class ClippingHooks(intercept.Listener):
         self._clipped_scaled = False
         self._unscaled = set[int]()
 
+    @unseen
     def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """Look at the gradients before they are clipped."""
         if not self.active or not self._concerned(clipped):
@@ -76,6 +78,7 @@ class ClippingHooks(intercept.Listener):
         if self.before:
             self.before()
 
+    @unseen
     def clipped(self, clipped: Sequence[Tensor]) -> None:
         """Look at the gradients after they were clipped."""
         if self.active and self.after and self._concerned(clipped):
