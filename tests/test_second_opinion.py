@@ -1,7 +1,7 @@
 import pytest
 
 from trainparity.records.verdict import Outcome, Verdict, Worst
-from trainparity.second_opinion import in_float64, settled
+from trainparity.second_opinion import in_float64, rounding, settled
 
 
 def judged(distance: float) -> Verdict:
@@ -35,3 +35,12 @@ def test_float64_settles_what_the_floor_hides(again: Outcome, settles: str) -> N
 def test_what_float64_cannot_settle_stays_hidden() -> None:
     found = settled(HIDDEN, Verdict(left="a64", right="b64", verdict="failed", reason="no float64", margin=16.0))
     assert (found.verdict, found.confirmation) == ("cannot judge", "float64 gave no second opinion: no float64")
+
+
+def test_rounding_has_no_cause() -> None:
+    before = judged(0.02).model_copy(
+        update={"cause": "update", "advice": "change it", "confirmation": "by one process"}
+    )
+    found = rounding(before, "in float64 it vanishes")
+    assert (found.verdict, found.weights, found.cause, found.advice) == ("equivalent", "equivalent", None, None)
+    assert found.confirmation == "by one process; in float64 it vanishes: it was rounding"

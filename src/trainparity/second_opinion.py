@@ -20,6 +20,18 @@ def in_float64(before: Verdict, again: Verdict) -> tuple[bool, str]:
     return distances[1] <= _ROUNDING * distances[0], text
 
 
+def rounding(before: Verdict, text: str) -> Verdict:
+    """Return a verdict in place of one of `different` that float64 shows to be rounding, as a clause says."""
+    same = {"verdict": "equivalent", "weights": "equivalent", "cause": None, "explanation": None, "advice": None}
+    return confirmed(before.model_copy(update=same), f"{text}: it was rounding")
+
+
+def confirmed(before: Verdict, text: str) -> Verdict:
+    """Return a verdict with what a further run has shown, after what others have."""
+    so_far = f"{before.confirmation}; " if before.confirmation else ""
+    return before.model_copy(update={"confirmation": so_far + text})
+
+
 def settled(before: Verdict, again: Verdict) -> Verdict:
     """Return the verdict on the same runs in float64 in place of one of `hidden_by_floor`."""
     if again.verdict not in JUDGED:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
@@ -65,9 +66,33 @@ def test_policies_of_shards_choose_no_format(monkeypatch: pytest.MonkeyPatch) ->
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     for kind in (fsdp.MixedPrecision, fsdp.MixedPrecisionPolicy):
         monkeypatch.setattr(kind, "__init__", kind.__init__)
-    shard_in_float64(fsdp)
+    told: list[None] = []
+    shard_in_float64(fsdp, lambda: told.append(None))
+    fsdp.MixedPrecisionPolicy()
+    assert not told
     for kind in (fsdp.MixedPrecision, fsdp.MixedPrecisionPolicy):
         policy = kind(torch.bfloat16, reduce_dtype=torch.float32)
         assert [getattr(policy, field.name) for field in fields(policy) if "_dtype" in field.name] != []
         assert all(getattr(policy, field.name) is None for field in fields(policy) if "_dtype" in field.name)
-        assert kind(cast_forward_inputs=True).cast_forward_inputs
+        assert told and kind(cast_forward_inputs=True).cast_forward_inputs
+
+
+@pytest.mark.parametrize(
+    ("compute", "told"),
+    [
+        (lambda: torch.ones(2).half() + 1, True),
+        (lambda: torch.ones(2).to(torch.bfloat16), True),
+        (lambda: torch.zeros(2, dtype=torch.float16), True),
+        (lambda: nn.Linear(2, 2).bfloat16(), True),
+        (lambda: COARSE + 1, True),
+        (lambda: torch.ones(2, dtype=torch.float32).float().to(torch.int8), False),
+    ],
+)
+def test_a_format_coarser_than_single_precision_is_told(compute: Callable[[], object], told: bool) -> None:
+    times: list[None] = []
+    with Float64(lambda: times.append(None)):
+        compute()
+    assert bool(times) == told
+
+
+COARSE = torch.ones(2, dtype=torch.bfloat16)

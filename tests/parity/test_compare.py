@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import trainparity
 from tests.support.report_tree import status
 from tests.support.synthetic import scaled, trace
-from trainparity.parity.compare import compare_folders
+from trainparity.parity.compare import compare_folders, compare_in_detail
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.recorded import RunRecord
 from trainparity.records.verdict import Verdict
 
 
@@ -78,3 +82,22 @@ def test_a_fault_in_a_step_that_twins_cover_is_different_though_they_end_early(t
 def test_equal_bits_need_no_twin(cut: Cut, tmp_path: Path) -> None:
     found = of_seven_steps(tmp_path, cut)
     assert (found.verdict, found.steps_compared) == ("bitwise", 7)
+
+
+def test_a_command_that_failed_is_named_beside_the_verdict_on_its_steps(tmp_path: Path) -> None:
+    for name, code in (("a", 0), ("b", 3)):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 if name == "a" else 0.2)
+        with trainparity.record(model, optimizer, tmp_path / name):
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+        RunRecord(
+            command="python train.py", steps=1, stopped=False, exit_code=code, twins=0, model="Linear", optimizer="SGD",
+            beside=[], not_recorded=[],
+        ).keep(tmp_path / name)  # fmt: skip
+    found = compare_folders(tmp_path / "a", tmp_path / "b", names=("A", "B"))
+    assert found.verdict == "different"
+    assert (found.reason or "").startswith("B failed with exit code 3 after 1 steps; ")
+    assert compare_in_detail(tmp_path / "b", tmp_path / "b")[0].reason
+    assert compare_folders(tmp_path / "a", tmp_path / "a").reason is None

@@ -101,6 +101,48 @@ def test_float64_confirms_a_fault_and_its_operator_and_line_are_found(tmp_path: 
     assert f"operator: aten.addmm at train.py:{line} / other.py:{line} is the first beyond its floor" in found["text"]
 
 
+JUMPS = """
+import sys, torch
+from torch import nn
+
+parts, coarse = int(sys.argv[1]), "coarse" in sys.argv
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(20, 48), nn.Tanh(), nn.Linear(48, 5))
+
+class Jumping(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step()
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.mul_(1 + 1e4 * self.rounding)
+
+optimizer = Jumping(model.parameters(), lr=1e-2)
+data, labels = torch.randn(6, 32, 20), torch.randint(0, 5, (6, 32))
+for batch, wanted in zip(data, labels):
+    optimizer.zero_grad()
+    made = model(batch)
+    if coarse:
+        made = made.bfloat16().float()
+    whole = nn.functional.cross_entropy(made, wanted)
+    pairs = zip(made.detach().chunk(parts), wanted.chunk(parts))
+    cut = sum(nn.functional.cross_entropy(*pair) for pair in pairs) / parts
+    optimizer.rounding = float(whole.detach() - cut)
+    whole.backward()
+    optimizer.step()
+"""
+"""Whose updates depend on how a loss rounds that is cut otherwise: twins cut it alike, and do not show that."""
+
+
+def test_a_difference_that_vanishes_in_float64_is_rounding_unless_a_coarser_format_goes_with_it(tmp_path: Path) -> None:
+    write(tmp_path, JUMPS)
+    found = ab(tmp_path, *commands(" 1", " 4"), code=0)
+    assert found["verdict"] == "equivalent" and found["cause"] is None
+    assert found["distance_over_floor"] > 16 and "it was rounding" in found["confirmation"]
+    found = ab(tmp_path, *commands(" 1", " 1 coarse"), code=1)
+    assert found["verdict"] == "different" and found["cause"]
+    assert "or a coarser format" in found["confirmation"] and "it was rounding" not in found["confirmation"]
+
+
 WAVES = """
 import sys, torch
 from torch import nn

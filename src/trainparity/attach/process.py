@@ -52,8 +52,10 @@ class Process:
 
         module.Optimizer.__init__ = made
         self._leave_at_end()
-        module.register_optimizer_step_pre_hook(self._stepping)
-        module.register_optimizer_step_post_hook(self._stepped)
+        # Scripts compile functions that call `step`, and Dynamo would trace these hooks with it.
+        not_traced = sys.modules["torch._compile"]._disable_dynamo
+        module.register_optimizer_step_pre_hook(not_traced(lambda *given: self._stepping(*given)))
+        module.register_optimizer_step_post_hook(not_traced(lambda *given: self._stepped(*given)))
 
     def _leave_at_end(self) -> None:
         """Tell the other ranks when this process ends or destroys its process group, whether it has recorded or not."""

@@ -42,6 +42,8 @@ class Recorded(Record):
     """Why the recording ended before the script did, other than for its steps; empty: it did not."""
     outside: list[str]
     """Files of modules that were imported from the folder `Plan.outside`."""
+    float64_takes_more: bool = False
+    """Whether a run in float64 lost more than the rounding of single precision: a coarser format, compiled code."""
 
 
 class Session:

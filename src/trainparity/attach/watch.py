@@ -4,6 +4,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,9 @@ SESSION = "TRAINPARITY_SESSION"
 
 FLOAT64 = "float64"
 """A file in that folder: the processes compute in float64."""
+
+NOT_ROUNDING = "float64-takes-more"
+"""A file that they leave there if float64 takes more away than the rounding of single precision."""
 
 SEED = int.from_bytes(b"pair")
 """What a script that never seeds starts from: no number that scripts seed with, or a lost seed would not be seen."""
@@ -47,8 +51,8 @@ def watch() -> None:
         process.wait_for(module)
 
     if (session / FLOAT64).exists():
-        _after_import("torch", lambda module: _in_float64())
-        _after_import("torch.distributed.fsdp", _shard_in_float64)
+        _after_import("torch", lambda module: _in_float64(session))
+        _after_import("torch.distributed.fsdp", lambda module: _shard_in_float64(module, session))
     _after_import("numpy.random", lambda module: module.seed(_own_seed()))
     _after_import("torch", lambda module: module.manual_seed(_own_seed()))
     _after_import("torch.optim.optimizer", optimizers)
@@ -72,16 +76,29 @@ def remedy_of(error: ImportError) -> str:
     return "install trainparity there"
 
 
-def _in_float64() -> None:
+def _in_float64(session: Path) -> None:
     from trainparity.attach.float64 import compute_in_float64
 
-    compute_in_float64()
+    compute_in_float64(_once(session / NOT_ROUNDING))
 
 
-def _shard_in_float64(module: ModuleType) -> None:
+def _shard_in_float64(module: ModuleType, session: Path) -> None:
     from trainparity.attach.float64 import shard_in_float64
 
-    shard_in_float64(module)
+    shard_in_float64(module, _once(session / NOT_ROUNDING))
+
+
+def _once(path: Path) -> Callable[[], None]:
+    """Return what makes a file when it is first called."""
+    made: list[Path] = []
+
+    def make() -> None:
+        if not made:
+            made.append(path)
+            with suppress(FileNotFoundError):  # the session is over
+                path.touch()
+
+    return make
 
 
 def _after_import(name: str, then: Callable[[Any], None]) -> None:

@@ -21,7 +21,7 @@ from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
-from trainparity.second_opinion import in_float64, settled
+from trainparity.second_opinion import confirmed, in_float64, rounding, settled
 
 Progress = Callable[[str], None]
 
@@ -150,16 +150,9 @@ class Checker:
         """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
         again = self.judge(f"{name}-fp64", _in_float64(configuration))
         vanishes, text = in_float64(result, again)
-        if not vanishes:
-            return _confirmed(result, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
-        rounding = {
-            "verdict": "equivalent",
-            "weights": "equivalent",
-            "cause": None,
-            "explanation": None,
-            "advice": None,
-        }
-        return _confirmed(result.model_copy(update=rounding), f"{text}: it was rounding")
+        if vanishes:
+            return rounding(result, text)
+        return confirmed(result, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
 
     def recut(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm a cause that comes from cutting the batch: one process with the candidate's micro-batches."""
@@ -172,9 +165,9 @@ class Checker:
         left, right = self.run(f"{name}-recut", same), load_run(layout.state(self.runs, name))
         again = judge(left, right, self.floor(configuration.precision)[1], self.params.parity.margin)
         if again.weights is None:
-            return _confirmed(result, f"one process with the same micro-batches gave no answer: {again.reason}")
+            return confirmed(result, f"one process with the same micro-batches gave no answer: {again.reason}")
         alike = "the weights are equivalent" if again.weights in SAME_TRAINING else "they differ as well"
-        return _confirmed(result, f"against one process with the same micro-batches {alike}")
+        return confirmed(result, f"against one process with the same micro-batches {alike}")
 
     def without_dropout(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm that dropout is the cause: reference and candidate are trained again without it."""
@@ -183,7 +176,7 @@ class Checker:
             self, params=self.params.model_copy(update={"train": train}), folder=self.folder / "without-dropout"
         )
         checker.prepare()
-        return _confirmed(result, f"without dropout they are {checker.judge(name, configuration).verdict}")
+        return confirmed(result, f"without dropout they are {checker.judge(name, configuration).verdict}")
 
     def learns_alike(self, curves: Curves, precision: Precision) -> CurveResult:
         """Compare the learning curves of a precision and of fp32 over seeds."""
@@ -202,8 +195,3 @@ class Checker:
 
 def _in_float64(configuration: Configuration) -> Configuration:
     return configuration.model_copy(update={"precision": "fp64"})
-
-
-def _confirmed(result: Verdict, text: str) -> Verdict:
-    before = f"{result.confirmation}; " if result.confirmation else ""
-    return result.model_copy(update={"confirmation": before + text})

@@ -45,8 +45,12 @@ class Questions:
         """Ask whether the difference stays in float64, where no plain cause was found."""
         if verdict.cause not in OF_COMPUTATION or self.settings.float64:
             return verdict
-        opinion = second_opinion(self.runner, self.commands, self.place, self.settings, verdict, self.judge)
-        return verdict.model_copy(update={"confirmation": opinion})
+        from trainparity.parity.recording.trace import Layout  # imports torch
+
+        traces = [path for side in ("a", "b") for path in (self.place / side).rglob("trace.json")]
+        single = {Layout.read(path).precision for path in traces} == {"fp32"}
+        asked = self.runner, self.commands, self.place, self.settings
+        return second_opinion(*asked, verdict, self.judge, single=single)
 
     def by_operator(self, verdict: Verdict) -> Verdict:
         """Ask for the first operator that returns something else."""

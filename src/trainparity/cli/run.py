@@ -126,8 +126,9 @@ def ab(
             verdict = asking.judge(*record_both(runner, pair.commands, place, settings, asking.equal))
             if float64:
                 asking, verdict = asking.where_it_can_be_judged(verdict)
+            if float64 and verdict.verdict == "different":
+                verdict = asking.in_float64(verdict)
             if verdict.verdict == "different":
-                verdict = asking.in_float64(verdict) if float64 else verdict
                 verdict = asking.by_operator(verdict) if ops else verdict
                 verdict = asking.by_setting(verdict) if bisect else verdict
             left, right = asking.place / "a", asking.place / "b"

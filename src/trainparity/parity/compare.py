@@ -15,6 +15,7 @@ from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
 from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
+from trainparity.records.recorded import NAME, RunRecord
 from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
 
@@ -37,7 +38,8 @@ def compare_folders(
     """
     check_margin(margin)
     names = names or (str(left), str(right))
-    return _together({model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)})
+    found = {model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)}
+    return _with_failures(_together(found), (left, right))
 
 
 def compare_in_detail(
@@ -52,7 +54,7 @@ def compare_in_detail(
         verdicts[model], pair = _compare(*places, margin, names)
         if pair and (found := pair.described):
             details[model] = found
-    return _together(verdicts), details
+    return _with_failures(_together(verdicts), (left, right)), details
 
 
 def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
@@ -73,6 +75,21 @@ def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dic
 
 def _together(found: Mapping[str, Verdict]) -> Verdict:
     return together(found) if list(found) != [""] else found[""]
+
+
+def _with_failures(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
+    """Say beside a verdict which of two recorded commands failed: its steps are judged, and it made no more."""
+    said = [f"{name} {failure}" for name, at in zip((verdict.left, verdict.right), folders, strict=True)
+            if (failure := _failure(at))]  # fmt: skip
+    if not said:
+        return verdict
+    return verdict.model_copy(update={"reason": "; ".join([*said, *filter(None, [verdict.reason])])})
+
+
+def _failure(folder: Path) -> str | None:
+    with suppress(RecordError, OSError):  # no run of `trainparity run`
+        return RunRecord.read(folder / NAME).failure
+    return None
 
 
 def _models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str, tuple[Path, Path, Sequence[Path]]]]:

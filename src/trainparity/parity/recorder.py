@@ -222,6 +222,7 @@ class Recorder:
             f"{self.folder}: two Recorders at a time; give each model a name of its own: record(..., name='G')"
         )
 
+    @unseen
     def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if not self._busy and not is_inside_own_step(optimizer):
             self._finish()

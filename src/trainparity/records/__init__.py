@@ -5,6 +5,7 @@
     runs/<run>/state/weights.safetensors
     runs/<run>/state/evaluation.json   evaluation.Evaluation, where classes are predicted and samples are held out
     runs/<run>/report/timing.json      timing.Timing, absent unless trained
+    <folder>/run.json                  recorded.RunRecord, beside the trace of what `trainparity run` recorded
     runs/known-answer/result.json      known_answer.KnownAnswer
     runs/loading.json                  loading.LoadingReport
     runs/environment.json              trainparity.environment.Environment

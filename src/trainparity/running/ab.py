@@ -14,7 +14,7 @@ from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
 from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
 from trainparity.running.switches import Switches
-from trainparity.second_opinion import in_float64, settled
+from trainparity.second_opinion import confirmed, in_float64, rounding, settled
 
 OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
 """Causes that say where runs part and not why, so that float64 adds something."""
@@ -59,30 +59,49 @@ def second_opinion(
     settings: Settings,
     found: Verdict,
     judge: Callable[[Path, Path], Verdict],
-) -> str:
-    """Say what both commands show in float64, recorded as `folder/float64/a` and `b`, of a difference of `found`.
+    *,
+    single: bool,
+) -> Verdict:
+    """Judge both commands in float64, recorded as `folder/float64/a` and `b`, where they are different by `found`.
 
-    The verdict stays: in float64 a coarser format that one of them asks for is gone as well, and compilation may be.
+    A distance that falls with the rounding makes them `equivalent` where rounding is all that float64 takes away: both
+    compute in single precision, and neither asks for a coarser format, or compiles.
+
+    Args:
+        runner: Runs them.
+        commands: Both.
+        folder: Where they are recorded as they are.
+        settings: How.
+        found: The verdict on them as they are.
+        judge: Judges two recorded runs.
+        single: Whether both compute in single precision.
 
     Raises:
         StoppedBySignal: this process got a signal.
     """
     say(f"different, by the cause {found.cause}: both again in float64")
-    places = folder / "float64" / "a", folder / "float64" / "b"
+    places, more = (folder / "float64" / "a", folder / "float64" / "b"), not single
     try:
         for place, command in zip(places, commands, strict=True):
             with replacing(place) as unfinished:
                 kept = record_main(runner, command, unfinished, replace(settings, float64=True), place)
                 kept.keep(unfinished)
             if kept.exit_code:
-                return f"float64 gave no second opinion: {command} failed with exit code {kept.exit_code} there"
+                why = f"{command} failed with exit code {kept.exit_code} there"
+                return confirmed(found, f"float64 gave no second opinion: {why}")
+            more |= kept.float64_takes_more
     except RunError as error:
-        return f"float64 gave no second opinion: {error}"
+        return confirmed(found, f"float64 gave no second opinion: {error}")
     again = judge(*places)
     vanishes, text = in_float64(found, again)
-    if vanishes:
-        return f"{text}: it is rounding, or a coarser format that one of them asks for"
-    return f"{text}: it is not rounding" if again.verdict in JUDGED else text
+    if not vanishes:
+        return confirmed(found, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
+    if not more:
+        return rounding(found, text)
+    return confirmed(
+        found,
+        f"{text}: rounding, or a coarser format or compiled code of one of them: float64 takes all of it away",
+    )
 
 
 def judged_in_float64(

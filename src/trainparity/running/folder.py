@@ -8,39 +8,16 @@ from datetime import datetime
 from glob import escape
 from pathlib import Path
 
-from trainparity.records.base import Record, RecordError, write_text
+from trainparity.records.base import RecordError, write_text
+from trainparity.records.recorded import NAME, RunRecord
 from trainparity.running.errors import RunError
 from trainparity.scratch import has_owner, scratch
 
 _HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""
 
-_NAME = "run.json"
 _UNFINISHED = ".unfinished-"
 _RUN, _OLD = "run", "old"
-
-
-class RunRecord(Record):
-    """What `trainparity run` recorded; its presence says that the folder is ours to replace."""
-
-    command: str
-    steps: int
-    """Optimizer steps that were recorded."""
-    stopped: bool
-    """Whether the recording stopped the script, which had not ended by itself."""
-    exit_code: int
-    """The command's own; 0 if it was stopped."""
-    twins: int
-    model: str
-    optimizer: str
-    beside: list[str]
-    """Steps, models and optimizers that were recorded beside the first."""
-    not_recorded: list[str]
-    """Optimizers that made steps which the trace does not hold."""
-
-    def keep(self, folder: Path) -> None:
-        """Write it into the run's folder, as the last file."""
-        self.write(folder / _NAME)
 
 
 def check_replaceable(folder: Path) -> None:
@@ -48,7 +25,7 @@ def check_replaceable(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        RunRecord.read(folder / _NAME)
+        RunRecord.read(folder / NAME)
     except (RecordError, OSError):
         raise RunError(f"{folder} holds something else than a run of `trainparity run`; name another folder") from None
 
@@ -76,7 +53,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         unfinished = place / _RUN
         unfinished.mkdir()
         yield unfinished
-        if (unfinished / _NAME).exists():
+        if (unfinished / NAME).exists():
             if folder.exists():
                 folder.rename(place / _OLD)
             unfinished.rename(folder)

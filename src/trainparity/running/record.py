@@ -5,9 +5,10 @@ from pathlib import Path
 
 from trainparity import exits
 from trainparity.attach.session import Plan, Recorded
+from trainparity.records.recorded import RunRecord
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
-from trainparity.running.folder import RunRecord, replacing
+from trainparity.running.folder import replacing
 from trainparity.running.session import session
 
 _LAST_LINES = 20
@@ -60,6 +61,7 @@ def record_main(runner: Runner, command: Command, folder: Path, settings: Settin
         optimizer=found.optimizer,
         beside=found.beside,
         not_recorded=found.not_recorded,
+        float64_takes_more=found.float64_takes_more,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trainparity
 from trainparity.attach.session import OPERATORS, Plan, Recorded
-from trainparity.attach.watch import FLOAT64, SESSION
+from trainparity.attach.watch import FLOAT64, NOT_ROUNDING, SESSION
 from trainparity.ownership import owned
 from trainparity.records.operators import OperatorLog
 from trainparity.running.command import Command
@@ -44,7 +44,9 @@ class Recording:
             raise RunError(f"can't record this training: {failure.read_text(encoding='utf-8')}")
         path = self._folder / "recorded.json"
         found = Recorded.read(path) if path.exists() else None
-        return found if found and found.steps else None
+        if found is None or not found.steps:
+            return None
+        return found.model_copy(update={"float64_takes_more": (self._folder / NOT_ROUNDING).exists()})
 
     def operators(self) -> OperatorLog | None:
         """Return the operators of the step that the plan names; None if it was not reached."""

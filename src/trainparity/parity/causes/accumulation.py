@@ -98,13 +98,13 @@ def _lost_differs(difference: Difference) -> bool:
 
 def _zeroed_between(trace: Trace, row: int) -> bool:
     """Tell whether the gradient applied is that of the last micro-batches alone, though earlier ones made some."""
-    count = int(trace.arrays["rank/backwards"][row].amax())
-    held, micro = trace.arrays["rank/held"][row][:, :count], trace.arrays["rank/micro"][row][:, :count]
-    zeroed = [number for number in range(1, held.shape[1]) if bool((held[:, number] == 0).any())]
+    micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
+    count = min(int(trace.arrays["rank/backwards"][row].amax()), micro.shape[1], held.shape[1])
+    zeroed = [number for number in range(1, count) if bool((held[:, number] == 0).any())]
     if not zeroed or not micro[:, : zeroed[-1]].any():
         return False
-    left = micro[:, zeroed[-1] :].sum(1).mean(0)
-    return fit(left, trace.arrays["rank/total"][row][0])[1] < 1e-3
+    last = micro[:, zeroed[-1] : count].sum(1).mean(0)
+    return fit(last, trace.arrays["rank/total"][row][0])[1] < 1e-3
 
 
 @rule(

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack, is_legacy_batchedtensor
+from torch._compile import _disable_dynamo
 from torch.utils._python_dispatch import _disable_current_modes
 
 P = ParamSpec("P")
@@ -37,9 +38,11 @@ def has_numbers(gradient: Tensor | None = None) -> bool:
 def unseen(call: Callable[P, R]) -> Callable[P, R]:
     """Decorate what the Recorder computes, so that none of the loop's modes changes or counts it.
 
-    Such are `torch.set_default_device`, `FlopCounterMode`, what a selective checkpoint keeps of each operation.
+    Such are `torch.set_default_device`, `FlopCounterMode`, what a selective checkpoint keeps of each operation. Nor is
+    it compiled where the loop compiles what calls it, as `optimizer.step`.
     """
 
+    @_disable_dynamo  # the public `torch.compiler.disable` imports Dynamo at once, this one when it is called
     @wraps(call)
     def apart(*args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import intercept
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.shards import full
 from trainparity.parity.recording.unwrap import unwrap_optimizer
@@ -32,20 +33,18 @@ _NONE = _Clip(NO_CLIP, NO_CLIP, 0)
 class ClippingHooks(intercept.Listener):
     """Between `begin` and `read` it notes the calls that clip the gradients of a step, and the loss scaler's."""
 
-    def __init__(
-        self,
-        backwards: Callable[[], int],
-        concerned: Callable[[Sequence[Tensor]], bool],
-        before_clipping: Callable[[], None],
-    ) -> None:
+    def __init__(self, backwards: Callable[[], int], concerned: Callable[[Sequence[Tensor]], bool]) -> None:
         """Listen to what is done to one optimizer's gradients.
 
         Args:
             backwards: Counts the step's backward passes so far.
             concerned: Tells whether the optimizer updates any of some tensors: a loop may clip those of another one.
-            before_clipping: Looks at the gradients.
         """
-        self._backwards, self._concerned, self._before_clipping = backwards, concerned, before_clipping
+        self._backwards, self._concerned = backwards, concerned
+        self.before: Callable[[], None] | None = None
+        """Looks at the gradients before they are clipped."""
+        self.after: Callable[[], None] | None = None
+        """Looks at them after that."""
         self.on_skipped: Callable[[], None] | None = None
         """Called when a loss scaler has skipped an update for an overflow."""
         self.optimizer: torch.optim.Optimizer | None = None
@@ -69,13 +68,21 @@ class ClippingHooks(intercept.Listener):
         self._clipped_scaled = False
         self._unscaled = set[int]()
 
+    @unseen
     def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """Look at the gradients before they are clipped."""
         if not self.active or not self._concerned(clipped):
             return
         self._clipped_scaled |= self._scaled(lambda member: _holds_any(member, clipped))
         self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
-        self._before_clipping()
+        if self.before:
+            self.before()
+
+    @unseen
+    def clipped(self, clipped: Sequence[Tensor]) -> None:
+        """Look at the gradients after they were clipped."""
+        if self.active and self.after and self._concerned(clipped):
+            self.after()
 
     def scaling(self, scaler: torch.amp.GradScaler) -> None:
         """Note the loss scale."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 
 class Hook:
@@ -46,6 +47,13 @@ def is_inside_own_step(optimizer: torch.optim.Optimizer) -> bool:
 
 
 _OPTIMIZER = str(inspect.getsourcefile(torch.optim.Optimizer))
+
+
+def come_last(handle: RemovableHandle) -> None:
+    """Let a hook be called after the others of its object, of which some may have been registered later."""
+    hooks = handle.hooks_dict_ref()
+    if hooks and handle.id in hooks and next(reversed(hooks)) != handle.id:
+        hooks[handle.id] = hooks.pop(handle.id)
 
 
 class AroundCompiled:

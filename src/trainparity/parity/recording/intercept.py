@@ -17,6 +17,9 @@ class Listener:
     def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
         """The gradients of these tensors are about to be scaled down to a norm."""
 
+    def clipped(self, clipped: Sequence[Tensor]) -> None:
+        """The gradients of these tensors were scaled down, or needed not be."""
+
     def scaling(self, scaler: torch.amp.GradScaler) -> None:
         """The loss is multiplied by the loss scale."""
 
@@ -85,7 +88,10 @@ def _clip_norm(original: Callable[..., Any]) -> Callable[..., Any]:
         clipped = _listed(parameters)
         for listener in _listeners:
             listener.clipping(clipped, float(max_norm), total_norm)
-        return original(clipped, max_norm, total_norm, *rest, **keywords)
+        result = original(clipped, max_norm, total_norm, *rest, **keywords)
+        for listener in _listeners:
+            listener.clipped(clipped)
+        return result
 
     return clip
 
@@ -95,7 +101,10 @@ def _clip_value(original: Callable[..., Any]) -> Callable[..., Any]:
         clipped = _listed(parameters)
         for listener in _listeners:
             listener.clipping(clipped, float(clip_value), torch.tensor(torch.nan))
-        return original(clipped, clip_value, *rest, **keywords)
+        result = original(clipped, clip_value, *rest, **keywords)
+        for listener in _listeners:
+            listener.clipped(clipped)
+        return result
 
     return clip
 

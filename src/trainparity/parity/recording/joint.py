@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from trainparity.parity.recording.apart import in_backward
+from trainparity.parity.recording.apart import in_backward, unseen
 from trainparity.parity.recording.unwrap import unwrap_optimizer
 
 
@@ -31,8 +31,9 @@ class Joint(torch.optim.Optimizer):
         self._skipped: set[int] = set()
         self._last: torch.optim.Optimizer | None = None
         self._gradients: dict[Tensor, Tensor] = {}
+        self.handles = [member.register_step_pre_hook(self._begins) for member in self.members]
+        """Of the hooks that see each member's step begin."""
         for member in self.members:
-            member.register_step_pre_hook(self._begins)
             member.register_step_post_hook(self._ends)
 
     @property
@@ -62,6 +63,7 @@ class Joint(torch.optim.Optimizer):
         """Call a hook after the last member's step."""
         return _registered(self._after, hook)
 
+    @unseen
     def _begins(self, member: torch.optim.Optimizer, *_: Any) -> None:
         if id(member) in self._made:
             self.end()
@@ -82,6 +84,7 @@ class Joint(torch.optim.Optimizer):
         held = (p for one in members for group in one.param_groups for p in group["params"] if p.grad is not None)
         self._gradients |= {p: p.grad.detach().clone() for p in held}
 
+    @unseen
     def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
         self._last = member
         if len(self._made | self._skipped) == len(self.members) and not in_backward():

@@ -1,6 +1,6 @@
 """The arrays of one step's `Trace`, made of the model's tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,24 +21,25 @@ class Snapshot(dict[str, Tensor]):
         super().__init__()
         self._sketch = sketch
 
-    def record(self, kind: str, tensors: Sequence[Tensor | None]) -> int:
+    def record(self, kind: str, tensors: Iterable[Tensor | None]) -> int:
         """Record tensors of a kind; a missing one counts as zero. Return a hash over all, on every rank."""
-        count, combined = len(tensors), 0
-        sketches = torch.zeros(count, self._sketch.size, dtype=torch.float64)
-        norms, digests = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-        small = torch.zeros(count, LEVELS, dtype=torch.float64)
-        for index, whole in enumerate(full_each(tensors)):
-            if whole is None:
-                continue
-            hashed = digest(whole)
-            digests[index], combined = hashed, derived_seed(combined, hashed)
-            if ranks.rank() == 0:
-                norms[index], sketches[index] = norm(whole), self._sketch(whole)
-                if kind == GRADIENT:
-                    small[index] = levels(whole)
+        combined = 0
+        zeros = torch.zeros(self._sketch.size, dtype=torch.float64), torch.zeros(LEVELS, dtype=torch.float64)
+        sketches, small, lengths, digests = [], [], [], []
+        for whole in full_each(tensors):
+            hashed = 0 if whole is None else digest(whole)
+            digests.append(hashed)
+            if whole is not None:
+                combined = derived_seed(combined, hashed)
+            seen = whole if ranks.rank() == 0 else None
+            lengths.append(0.0 if seen is None else norm(seen))
+            sketches.append(zeros[0] if seen is None else self._sketch(seen))
+            small.append(zeros[1] if seen is None or kind != GRADIENT else levels(seen))
         if kind == GRADIENT:
-            self["gradient/levels"] = small
-        self.update({f"{kind}/sketch": sketches, f"{kind}/norm": norms, f"{kind}/digest": digests})
+            self["gradient/levels"] = _stacked(small, LEVELS)
+        self[f"{kind}/sketch"] = _stacked(sketches, self._sketch.size)
+        self[f"{kind}/norm"] = torch.tensor(lengths, dtype=torch.float64)
+        self[f"{kind}/digest"] = torch.tensor(digests, dtype=torch.int64)
         return combined
 
     def record_start(self, parameters: Sequence[Tensor]) -> None:
@@ -50,6 +51,11 @@ class Snapshot(dict[str, Tensor]):
         return self._sketch(tensor) if ranks.rank() == 0 else torch.zeros(self._sketch.size, dtype=torch.float64)
 
 
-def norms(tensors: Sequence[Tensor | None]) -> Tensor:
+def _stacked(rows: Sequence[Tensor], size: int) -> Tensor:
+    """Stack rows, of which there may be none, as of a model without buffers: float64 [rows, size]."""
+    return torch.stack([*rows]) if rows else torch.zeros(0, size, dtype=torch.float64)
+
+
+def norms(tensors: Iterable[Tensor | None]) -> Tensor:
     """Return the norms of tensors, float64 [P]; that of a missing one is 0. Every rank must call it."""
     return torch.tensor([0.0 if whole is None else norm(whole) for whole in full_each(tensors)], dtype=torch.float64)

@@ -1,6 +1,6 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
-from trainparity.parity.recording.averaged import averaged
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.collect import collect
 from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norms, steps_counted
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
+from trainparity.parity.recording.gradients import Gradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
-from trainparity.parity.recording.hooks import is_inside_own_step
+from trainparity.parity.recording.hooks import come_last, is_inside_own_step
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
@@ -26,7 +26,7 @@ from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher
-from trainparity.parity.recording.snapshot import GRADIENT, Snapshot, norms
+from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
 
@@ -48,10 +48,12 @@ class StepWatch:
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
-        self.backward = BackwardHooks(self.model, self.forward.origins.next_micro_batch)
+        self.backward = BackwardHooks(self.model, self._backward_ended)
+        self._gradients = Gradients(self._parameters, lambda: self._holding, self.backward)
         self.forward.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
-        self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with, self._see_gradients_again)
+        self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
+        self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
         self._loss = LossHooks(self.forward.origins.returned)
         self._meeting = Meeting(self.wrapped)
@@ -72,6 +74,16 @@ class StepWatch:
         self._before = optimizer.register_step_pre_hook(self._updating)
         if isinstance(optimizer, Joint):
             self.forward.on_pass = optimizer.end
+
+    def _come_last(self) -> None:
+        """Look at the update after the loop's own step hooks, which may clip: they may be younger."""
+        come_last(self._before)
+        for handle in self.optimizer.handles if isinstance(self.optimizer, Joint) else ():
+            come_last(handle)
+
+    def _backward_ended(self) -> None:
+        self._come_last()
+        self.forward.origins.next_micro_batch()
 
     def close(self) -> None:
         """Remove all hooks."""
@@ -117,9 +129,9 @@ class StepWatch:
         self.forward.begin(expected, noise)
         self.backward.begin(noise)
         self._arrays = Snapshot(self._sketch)
-        self._gradient_seen = self._ranks_apart = False
-        self._backwards_seen = 0
+        self._gradients.begin(self._arrays, self._sketch)
         self._evaluations = 0
+        self._come_last()
         self.clipping.begin()
         self._loss.begin()
 
@@ -130,21 +142,15 @@ class StepWatch:
         Raises:
             RanksPart: the ranks did not meet in this step.
         """
-        clipped_early = self._evaluations < 2 and self.backward.count > self._backwards_seen
-        every = self._meeting.meet(Place.END, clipped_early)
+        every = self._meeting.meet(Place.END, self._gradients.outdated)
         self._expect_all()
-        parameters = self._parameters()
-        gradients: list[Tensor | None] = [parameter.grad for parameter in parameters]
-        if every and any(every):  # what was clipped is not what is applied
-            self._gradient_seen = False
-        self._see_gradients()
-        arrays = self._arrays
+        parameters, arrays = self._parameters(), self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
             self._expect_all()
-        if self._ranks_apart:
-            gradients = averaged(parameters, gradients)
-        arrays["applied/norm"] = self._norms(gradients) if self._evaluations < 2 else self._applied
+        if not self._gradients.applied_seen:
+            self._gradients.see_applied(again=any(every or ()))
+        self._gradients.end()
         weights = arrays.record("weight", self._holding.tensors(parameters, parameters))
         arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
@@ -190,28 +196,45 @@ class StepWatch:
         self.clipping.updated = True
         if not self._active or (optimizer is not None and is_inside_own_step(optimizer)):
             return None
-        if self.structure.changed() or not self._meeting.meet(Place.UPDATE):
+        if self.structure.changed():
+            return None
+        if (every := self._meeting.meet(Place.UPDATE, self._gradients.outdated)) is None:
             return None
         self._see_start()
         self.given.see(self._parameters(), made=self.backward.begun)
         keywords = keywords or {}
+        if not self._made_inside(args, keywords):
+            self._gradients.see_applied(again=any(every))
+            return None
         watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
         return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}
+
+    def _made_inside(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+        """Tell whether what is applied is made in the step: by a closure, by several optimizers, of a scaled loss."""
+        evaluates = any(map(callable, (*args[1:], keywords.get("closure"))))
+        scaled = getattr(self.optimizer, "grad_scale", None) is not None or "grad_scaler" in keywords
+        return evaluates or scaled or isinstance(self.optimizer, Joint)
 
     def _watched(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure of which the first evaluation alone is recorded: the next ones have other weights."""
 
         def evaluate() -> Any:
             self._evaluations += 1
-            if self._evaluations == 2:
-                self._see_gradients()
-                self._applied = self._norms([parameter.grad for parameter in self._parameters()])
-                self.forward.active = False
             if self._evaluations > 1:
+                self.forward.active = False
                 self.backward.evaluate_again()
-            return closure()
+            made = closure()
+            if self._evaluations == 1:
+                self._see_evaluated()
+            return made
 
         return evaluate
+
+    @unseen
+    def _see_evaluated(self) -> None:
+        """Look at the gradients that a closure has left: the optimizer has them from there."""
+        if self._active and (every := self._meeting.meet(Place.UPDATE, self._gradients.outdated)) is not None:
+            self._gradients.see_applied(again=any(every))
 
     def _parameters(self) -> list[Tensor]:
         return list(self.model.parameters())
@@ -242,36 +265,19 @@ class StepWatch:
         for key, values in settings_by_parameter(self.optimizer, parameters).items():
             self._arrays[f"setting/{key}"] = holders.numbers(values)
 
-    def _see_gradients(self) -> None:
-        """Record the gradients: before the last clipping if backward passes come before it alone, else as applied."""
-        if self._gradient_seen:
-            return
-        self._gradient_seen, self._backwards_seen = True, self.backward.count
-        parameters = self._parameters()
-        gradients = self._holding.tensors(parameters, [parameter.grad for parameter in parameters])
-        every = ranks.gather_alike({
-            "rank/gradient": torch.tensor(self._arrays.record(GRADIENT, gradients)),
-            "rank/total": self.backward.total(),
-            "rank/missing": torch.tensor([gradient is None for gradient in gradients]),
-        })  # fmt: skip
-        self._arrays |= every
-        hashed = every["rank/gradient"]
-        self._ranks_apart = bool((hashed != hashed[0]).any())
-        if self._ranks_apart:
-            self._arrays.record(GRADIENT, averaged(parameters, gradients))
-
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
         if self.structure.changed():
             return
-        every = self._meeting.meet(Place.CLIPPING, self.backward.count > self._backwards_seen)
-        if every is None:
+        if (every := self._meeting.meet(Place.CLIPPING, self._gradients.outdated)) is None:
             return
         self.given.see(self._parameters(), made=self.backward.begun)
-        if any(every):
-            self._gradient_seen = False
-        self._see_gradients()
+        self._gradients.see(again=any(every))
 
-    def _norms(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        return self._holding.numbers(norms(tensors))
+    @unseen
+    def _see_clipped(self) -> None:
+        """Record what is left by a call that clips within the step, where that was seen to begin."""
+        inside = self._gradients.applied_seen and self._evaluations < 2
+        if inside and not self.structure.changed() and self._meeting.meet(Place.CLIPPING):
+            self._gradients.see_applied(again=False)
