@@ -20,6 +20,23 @@ def in_float64(before: Verdict, again: Verdict) -> tuple[bool, str]:
     return distances[1] <= _ROUNDING * distances[0], text
 
 
+def judged_again(before: Verdict, again: Verdict, *, takes_more: bool = False) -> Verdict:
+    """Return a verdict of `different` with what float64 shows; `equivalent` where that is rounding and nothing else.
+
+    Args:
+        before: The verdict on the runs as they are.
+        again: The one on them in float64.
+        takes_more: Whether float64 may have taken away more than rounding.
+    """
+    vanishes, text = in_float64(before, again)
+    if not vanishes:
+        return confirmed(before, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
+    if takes_more:
+        other = "or a coarser format or compiled code of one of them: float64 takes all of it away"
+        return confirmed(before, f"{text}: rounding, {other}")
+    return rounding(before, text)
+
+
 def rounding(before: Verdict, text: str) -> Verdict:
     """Return a verdict in place of one of `different` that float64 shows to be rounding, as a clause says."""
     same = {"verdict": "equivalent", "weights": "equivalent", "cause": None, "explanation": None, "advice": None}

@@ -20,8 +20,8 @@ from trainparity.pipeline.prepare import prepare
 from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
-from trainparity.records.verdict import JUDGED, SAME_TRAINING, Verdict
-from trainparity.second_opinion import confirmed, in_float64, rounding, settled
+from trainparity.records.verdict import SAME_TRAINING, Verdict
+from trainparity.second_opinion import confirmed, judged_again, settled
 
 Progress = Callable[[str], None]
 
@@ -148,11 +148,7 @@ class Checker:
 
     def second_opinion(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
-        again = self.judge(f"{name}-fp64", _in_float64(configuration))
-        vanishes, text = in_float64(result, again)
-        if vanishes:
-            return rounding(result, text)
-        return confirmed(result, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
+        return judged_again(result, self.judge(f"{name}-fp64", _in_float64(configuration)))
 
     def recut(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm a cause that comes from cutting the batch: one process with the candidate's micro-batches."""

@@ -1,7 +1,7 @@
 """Two traces at the first step that is beyond the noise floor: what the search for the cause looks at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.chain import Chain
-from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, sketches
+from trainparity.parity.distance import ALL, KINDS, Compared, distances, names, sketches, times
 from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
 from trainparity.parity.margin import is_coarse
@@ -31,6 +31,8 @@ class Difference:
     row: int
     runs: tuple[str, str] = ("the reference", "the other run")
     """What both runs are called."""
+    known: dict[Compared, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    """Distances of all steps that were computed before; the differences of one comparison's steps share them."""
 
     @property
     def traces(self) -> tuple[Trace, Trace]:
@@ -62,7 +64,7 @@ class Difference:
     def _beyond(self, kind: Compared) -> list[str]:
         if kind == "activation":
             return self.chain.forward
-        row = multiples(self.left, self.right, kind, self.floor[kind])[self.row]
+        row = times(self.distances(kind)[self.row], self.floor[kind][self.row])
         others = set(self.made_otherwise) if kind == "update" else set()
         return [
             name
@@ -172,9 +174,15 @@ class Difference:
         """Return the norms of a kind's tensors in both runs at the step: float64 [n]."""
         return tuple(_norms(trace, kind, self.row) for trace in self.traces)  # type: ignore[return-value]
 
+    def distances(self, kind: Compared) -> Tensor:
+        """Return the relative distances of a kind's tensors, and of all together, at all steps: [T, tensors + 1]."""
+        if kind not in self.known:
+            self.known[kind] = distances(self.left, self.right, kind)
+        return self.known[kind]
+
     def distance(self, kind: Compared) -> float:
         """Return the relative distance of all tensors of a kind together at the step."""
-        return float(distances(self.left, self.right, kind)[self.row, -1])
+        return float(self.distances(kind)[self.row, -1])
 
     def noise(self, kind: Compared) -> float:
         """Return the floor of all tensors of a kind together at the step."""

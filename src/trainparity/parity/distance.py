@@ -166,7 +166,12 @@ def _cancellation(trace: Trace) -> Tensor:
 
 def multiples(left: Trace, right: Trace, kind: Compared, floor: Tensor) -> Tensor:
     """Return distance / floor: float64 [T, tensors + 1]; NaN where the distance or the floor is not known."""
-    return (distances(left, right, kind) / floor).clamp(max=INFINITE)
+    return times(distances(left, right, kind), floor)
+
+
+def times(apart: Tensor, floor: Tensor) -> Tensor:
+    """Return how many times the floor distances are."""
+    return (apart / floor).clamp(max=INFINITE)
 
 
 def with_all(values: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import distances, multiples, norms, rounding, sketches
+from trainparity.parity.distance import Compared, norms, rounding, sketches, times
 from trainparity.parity.margin import is_coarse
 
 if TYPE_CHECKING:
@@ -28,19 +28,18 @@ def made_otherwise(difference: "Difference") -> list[str]:
         return []
     unheld = {*left.layout.unoptimised, *right.layout.unoptimised}
     held = torch.tensor([name not in unheld for name in left.layout.parameters])
-    apart = distances(left, right, "update")[row, :-1]
-    given = distances(left, right, "gradient")[row, :-1]
+    apart, given = (difference.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
     alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
     further = alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
-    chosen = more & (further | _explained(difference))
+    chosen = more & (further | _explained(difference)) if more.any() else more
     return [name for name, found in zip(left.layout.parameters, chosen.tolist(), strict=True) if found]
 
 
 def _given_alike(difference: "Difference") -> bool:
     """Tell whether weights and gradients agree far better than the twins' since the window began, and as applied."""
-    left, right, row, layout = difference.left, difference.right, difference.row, difference.left.layout
+    row, layout = difference.row, difference.left.layout
     start = next(window.start for window in layout.windows() if window.start <= row < window.stop)
     rows = slice(start, row + 1)
     window = layout.window or layout.steps[-1] + 1
@@ -48,12 +47,15 @@ def _given_alike(difference: "Difference") -> bool:
         return False
     if any(bool(trace.arrays[name][rows].any()) for trace in difference.traces for name in _SEVERAL_TIMES):
         return False
-    near = [multiples(left, right, kind, difference.floor[kind])[rows, :-1] for kind in ("gradient", "start")]
+    near = [times(difference.distances(kind)[rows, :-1], difference.floor[kind][rows, :-1]) for kind in _GIVEN]
     finite = all(bool(norms(trace, "gradient")[rows].isfinite().all()) for trace in difference.traces)
     applied, other = (trace.arrays["applied/norm"][rows] for trace in difference.traces)
     kept = torch.allclose(applied, other, rtol=_OWN, atol=0.0)
     return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
 
+
+_GIVEN: tuple[Compared, ...] = ("gradient", "start")
+"""What goes into an optimizer's step."""
 
 _SEVERAL_TIMES = ("closure/again", "closure/evaluations")
 """Where the loss is evaluated several times in a step, gradients are recorded of the first evaluation alone."""

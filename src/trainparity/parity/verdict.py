@@ -1,7 +1,7 @@
 """Whether two runs are the same training: `bitwise`, `equivalent`, `different`, or why that cannot be judged."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -160,7 +160,8 @@ def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> li
 
     And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
     """
-    steps = [Difference(left, right, floor, margin, row) for row in range(len(left.layout.steps))]
+    first = Difference(left, right, floor, margin, row=0)
+    steps = [replace(first, row=row) for row in range(len(left.layout.steps))]
     parts = (s.passes_part or s.made_otherwise or any(rule.differs(s) for rule in FACTS if rule.differs) for s in steps)
     return [s.row for s, differs in zip(steps, parts, strict=True) if differs]
 

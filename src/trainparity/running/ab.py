@@ -8,13 +8,13 @@ from pathlib import Path
 
 from trainparity.bisection import Settings as Switched
 from trainparity.bisection import bisect
-from trainparity.records.verdict import JUDGED, Bisection, Outcome, Verdict
+from trainparity.records.verdict import Bisection, Outcome, Verdict
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
 from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
 from trainparity.running.switches import Switches
-from trainparity.second_opinion import confirmed, in_float64, rounding, settled
+from trainparity.second_opinion import confirmed, judged_again, settled
 
 OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
 """Causes that say where runs part and not why, so that float64 adds something."""
@@ -92,16 +92,7 @@ def second_opinion(
             more |= kept.float64_takes_more
     except RunError as error:
         return confirmed(found, f"float64 gave no second opinion: {error}")
-    again = judge(*places)
-    vanishes, text = in_float64(found, again)
-    if not vanishes:
-        return confirmed(found, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
-    if not more:
-        return rounding(found, text)
-    return confirmed(
-        found,
-        f"{text}: rounding, or a coarser format or compiled code of one of them: float64 takes all of it away",
-    )
+    return judged_again(found, judge(*places), takes_more=more)
 
 
 def judged_in_float64(

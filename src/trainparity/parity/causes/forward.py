@@ -5,7 +5,7 @@ import torch
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, distances
+from trainparity.parity.distance import ALL
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
 
@@ -85,8 +85,7 @@ def _without_effect(difference: Difference) -> set[str]:
 
 def _hidden_by_rounding(difference: Difference) -> str | None:
     """Return where forward passes part in a coarse format, within its floor, though all before is equal to the bit."""
-    start = float(distances(difference.left, difference.right, "start")[difference.row, -1])
-    if start or not is_coarse(difference.left.layout) or not same_cut(difference):
+    if difference.distance("start") or not is_coarse(difference.left.layout) or not same_cut(difference):
         return None
     chain = difference.chain
     given = chain.factor if chain.judged else 1.0

@@ -6,7 +6,7 @@ from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, distances, names
+from trainparity.parity.distance import ALL, names
 from trainparity.records.numbers import exact
 
 
@@ -103,9 +103,7 @@ def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
     if any(bool(trace.arrays["rank/clip_norm"][difference.row].isnan().any()) for trace in traces):
         return difference.distance("gradient") == 0  # where each value is cut, applied gradients differ otherwise
     columns = [names(difference.left, "update").index(name) for name in moved]
-    of_update, of_gradient = (
-        distances(difference.left, difference.right, kind)[difference.row, columns] for kind in ("update", "gradient")
-    )
+    of_update, of_gradient = (difference.distances(kind)[difference.row, columns] for kind in ("update", "gradient"))
     return bool((of_update > _AMPLIFIED * of_gradient).any())
 
 
