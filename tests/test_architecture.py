@@ -10,14 +10,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
     "extras": set(),
-    "closure": set(),
+    "closure": {"hashing"},
     "environment_variables": set(),
     "errors": set(),
     "exits": {"errors", "extras", "printable", "stopping"},
+    "hashing": set(),
     "hiding": set(),
     "integers": set(),
     "lingering": set(),
-    "observed": set(),
+    "observed": {"hashing"},
     "__main__": {"cli"},
     "ownership": {"errors"},
     "parentage": set(),
@@ -51,12 +52,12 @@ BELOW: dict[str, set[str]] = {
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",
-        "lingering", "observed", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement",
+        "hashing", "lingering", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement",
         "hiding",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
-        "workloads", "launch", "observed", "parentage",
+        "workloads", "launch", "hashing", "observed", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.observed import UNKNOWN, Observed, hash_of
+from trainparity.hashing import hash_of
+from trainparity.observed import UNKNOWN, Observed
 
 
 @pytest.fixture

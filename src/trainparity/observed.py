@@ -3,7 +3,6 @@
 No syntax tree shows all of them: a module's name may be computed, a folder put on `sys.path`, a setting kept in a file.
 """
 
-import hashlib
 import os
 import sys
 import sysconfig
@@ -13,6 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from trainparity.hashing import hash_of
 
 UNKNOWN = ""
 """Stands for a content that may be another one than was read: the file was changed after this process had begun."""
@@ -65,12 +66,6 @@ class Observed:
     def _content(self, path: Path) -> str:
         changed_ns = path.stat().st_mtime_ns
         return UNKNOWN if changed_ns > self._began_ns else _hash_of(path, changed_ns)
-
-
-def hash_of(path: Path) -> str:
-    """Return the first 16 digits of a file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _absolute(path: str | Path) -> Path:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from trainparity.hashing import hash_of
 from trainparity.launch.files_read import as_they_were, hand_over
-from trainparity.observed import UNKNOWN, hash_of
+from trainparity.observed import UNKNOWN
 from trainparity.records.files_read import NAME, FilesRead
 
 FILE = Path("setting.json")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.observed import UNKNOWN, hash_of
+from trainparity.hashing import hash_of
+from trainparity.observed import UNKNOWN
 from trainparity.pipeline.reading import edited, keep, learn
 from trainparity.records.files_read import FilesRead
 

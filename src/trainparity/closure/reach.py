@@ -8,10 +8,12 @@ count too; those under `if TYPE_CHECKING:` do not.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
 from trainparity.closure.imports import imported
 from trainparity.closure.modules import MISSING, data_files, forget, locate, version_of
+from trainparity.hashing import hash_of
 
 _OURS = __name__.partition(".")[0]
 _COMPUTES_WITH = ("numpy", "pillow", "scikit-learn")
@@ -92,6 +94,21 @@ def _part(name: str) -> Part:
     return Part({}, {name: MISSING} if found.absent else {}, above)
 
 
-def hash_of(path: Path) -> str:
-    """Return the first 16 digits of a file's SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def hashes_now(names: Iterable[str]) -> dict[str, str]:
+    """Return the hash of each of a closure's files as it is now; of one that is not found there is none."""
+    forget()
+    located = {name: _file_of(name) for name in names}
+    return {name: hash_of(file) for name, file in located.items() if file and file.is_file()}
+
+
+def _file_of(name: str) -> Path | None:
+    """Return where a closure's file lies: a module's, or one beside the code of a package."""
+    path = Path(name)
+    if path.suffix in _CODE:
+        module = path.parent if path.stem == "__init__" else path.with_suffix("")
+        return locate(".".join(module.parts)).file
+    package = locate(".".join(path.parent.parts)).file
+    return package.with_name(path.name) if package else None
+
+
+_CODE = {Path(suffix).suffix or suffix for suffix in (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)}

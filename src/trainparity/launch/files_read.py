@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from trainparity.observed import hash_of
+from trainparity.hashing import hash_of
 from trainparity.records.base import RecordError
 from trainparity.records.files_read import NAME, FilesRead
 

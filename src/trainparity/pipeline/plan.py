@@ -4,7 +4,7 @@
 stage's dep in dvc.yaml. It holds no path of a machine and no time: equal plans are equal bytes on any machine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from pydantic import Field
 
 from trainparity import params as parameters
 from trainparity import workloads
-from trainparity.closure import Closure, closure_of, hash_of, nothing_known
+from trainparity.closure import Closure, closure_of, nothing_known
 from trainparity.environment import Environment
-from trainparity.launch.code import code_of_run
+from trainparity.hashing import hash_of
+from trainparity.launch.code import modules_of_run
 from trainparity.params import COUNTERPART, Own, Params
 from trainparity.pipeline.contents import content_of
 from trainparity.pipeline.reading import edited
@@ -44,10 +45,10 @@ class Plan(Record):
 class Planner:
     """Makes the plans of one pipeline, whose folder is the working directory."""
 
-    def __init__(self, params: Params, environment: Environment) -> None:
-        """Take the settings and this machine."""
+    def __init__(self, params: Params, environment: Environment, code: "Code | None" = None) -> None:
+        """Take the settings and this machine; `code` returns what modules reach, by default their imports."""
         self._params, self._environment = params, environment
-        self._known = nothing_known()
+        self._code: Code = code or partial(closure_of, known=nothing_known())
         # A deadline ends a stage or does not, and `scales` are laid over the rest already.
         self._whole = params.model_dump(mode="json", exclude={"scale", "scales", "deadline_s", "step_deadline_s"})
         self._stages = self._makers()
@@ -94,20 +95,18 @@ class Planner:
     def _plan(self, stage: str, settings: dict[str, Any], code: Closure | None = None, *, trains: bool = False) -> Plan:
         """Make the plan of a stage; `code` is what it runs besides its module's imports."""
         module = stage.partition("/")[0].replace("-", "_")
-        own = closure_of([f"{_STAGES}.{module}"], known=self._known)
+        own = self._code([f"{_STAGES}.{module}"])
         whole = own | (code or Closure({}, {}))
         return Plan(
             settings=settings,
             files=dict(sorted(whole.files.items())),
             distributions=dict(sorted(whole.distributions.items())),
-            also_read={name: digest for name, digest in edited(stage).items() if not _has(whole, name, digest)},
+            also_read={name: digest for name, digest in edited(stage).items() if not holds(whole.files, name, digest)},
             environment=self._environment.fingerprint if trains else None,
         )
 
     def _workloads(self, references: Iterable[str]) -> Closure:
-        return closure_of(
-            {workloads.module_of(self._params.workload_of(name).name) for name in references}, known=self._known
-        )
+        return self._code({workloads.module_of(self._params.workload_of(name).name) for name in references})
 
     def _claims(self) -> Plan:
         settings = self._whole | {"claims": hash_of(Path("claims.yaml"))}
@@ -138,7 +137,7 @@ class Planner:
         data = {path: content_of(Path(path)) for path in dataset.files_read}
         if not isinstance(dataset, Own):
             return self._plan("prepare", self._some("dataset"), Closure(data, {}))
-        code = closure_of([workloads.module_of(self._params.workload.name)], known=self._known)
+        code = self._code([workloads.module_of(self._params.workload.name)])
         return self._plan("prepare", self._some("dataset", "workload"), code | Closure(data, {}))
 
     def _recipe(self, reference: str) -> dict[str, Any]:
@@ -163,7 +162,7 @@ class Planner:
             "compared": name in {side for pair in params.pairs.values() for side in (pair.left, pair.right)},
             "timing": self._whole["timing"] if timed else None,
         }
-        code = code_of_run(params.workload_of(reference).name, configuration.strategy, self._known)
+        code = self._code(modules_of_run(params.workload_of(reference).name, configuration.strategy))
         return self._plan(stage, settings, code, trains=True)
 
     def _trains(self, stage: str, references: list[str], settings: dict[str, Any]) -> Plan:
@@ -171,15 +170,13 @@ class Planner:
         recipes = {name: self._recipe(name) | {"reference": self._whole["references"][name]} for name in references}
         code = Closure({}, {})
         for name in references:
-            code |= code_of_run(self._params.workload_of(name).name, "single", self._known)
+            code |= self._code(modules_of_run(self._params.workload_of(name).name, "single"))
         return self._plan(stage, settings | {"references": recipes}, code, trains=True)
 
     def _loading(self) -> Plan:
         first = next(iter(self._params.references))
         settings = self._some("loading", "timing") | self._recipe(first)
-        return self._plan(
-            "loading", settings, closure_of([_LOADER_CHILD], known=self._known) | self._workloads([first]), trains=True
-        )
+        return self._plan("loading", settings, self._code([_LOADER_CHILD]) | self._workloads([first]), trains=True)
 
     def _known_answer(self) -> Plan:
         """Make the plan of the stage that reproduces a published result with another pipeline's settings."""
@@ -187,13 +184,17 @@ class Planner:
         settings = {"runtime": self._params.runtime} | {
             path.name: hash_of(path) for path in sorted(STUDY.glob("*.yaml"))
         }
-        code = code_of_run(study.workload.name, "single", self._known)
+        code = self._code(modules_of_run(study.workload.name, "single"))
         for configuration in study.configs.values():
-            code |= code_of_run(study.workload.name, configuration.strategy, self._known)
+            code |= self._code(modules_of_run(study.workload.name, configuration.strategy))
         return self._plan("known-answer", settings, code, trains=True)
 
 
-def _has(code: Closure, path: str, digest: str) -> bool:
-    """Tell whether code holds a file, which it names by its module and not by where it lies."""
+def holds(files: Mapping[str, str], path: str, digest: str) -> bool:
+    """Tell whether a plan's files hold one that was read: they are named by their modules, not by where they lie."""
     name = Path(path).name
-    return path in code.files or any(Path(own).name == name and code.files[own] == digest for own in code.files)
+    return path in files or any(Path(own).name == name and files[own] == digest for own in files)
+
+
+Code = Callable[[Iterable[str]], Closure]
+"""From modules to all that importing them can come to run."""

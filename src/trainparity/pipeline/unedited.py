@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from trainparity import params
+from trainparity.closure import Closure, hashes_now
 from trainparity.environment import Environment
 from trainparity.errors import UserError
-from trainparity.pipeline.plan import Plan, Planner
+from trainparity.pipeline.plan import Plan, Planner, holds
 from trainparity.pipeline.plans import PLANS, differences
 from trainparity.records import layout
 
@@ -24,12 +25,14 @@ def check_unedited(stage: str, when: str) -> None:
     if not path.exists():
         return
     planned = Plan.read(path)
-    now = Planner(params.load(Path("params.yaml")), Environment.read(layout.environment(PLANS.parent))).plan(stage)
-    if now and (texts := list(differences(_edited(planned, now), _edited(now, planned)))):
+    found = params.load(Path("params.yaml")), Environment.read(layout.environment(PLANS.parent))
+    now = Planner(*found, code=lambda modules: Closure({}, {})).plan(stage)  # while no file changes, no import does
+    if now and (texts := list(differences(planned, _as_planned(now, planned)))):
         raise UserError(f"{stage.replace('/', '@')}: {'; '.join(texts)} {when}")
 
 
-def _edited(plan: Plan, other: Plan) -> Plan:
-    """Return the part of a plan that only an edit changes: inside of a container other packages are installed."""
-    files = {name: digest for name, digest in plan.files.items() if name in other.files}
-    return plan.model_copy(update={"files": files, "distributions": {}, "environment": None})
+def _as_planned(now: Plan, planned: Plan) -> Plan:
+    """Return what a plan names as it is now; what is not found, as what is installed in a container, as it was."""
+    files = planned.files | hashes_now(planned.files) | now.files
+    read = {name: digest for name, digest in now.also_read.items() if not holds(planned.files, name, digest)}
+    return planned.model_copy(update={"settings": now.settings, "files": files, "also_read": read})
