@@ -99,6 +99,16 @@ def test_a_worker_that_is_slow_but_within_the_deadline_is_waited_for(digits: Pre
     assert_same(list(micro_batches(slow, plan(), loader(deadline_s=60.0), never)), digits, plan())
 
 
+def die_while_it_looks_whether_to_end() -> None:
+    frame = sys._getframe()
+    while "done_event" not in frame.f_locals:
+        assert frame.f_back
+        frame = frame.f_back
+    if condition := getattr(frame.f_locals["done_event"], "_cond", None):
+        condition.acquire()  # as is_set() does for a moment
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("deed", "reason"),
     [
@@ -106,10 +116,11 @@ def test_a_worker_that_is_slow_but_within_the_deadline_is_waited_for(digits: Pre
         # Its last batch is loaded, but it does not hand it over: the DataLoader's own timeout does not see that.
         (lambda: os.kill(os.getpid(), signal.SIGSTOP), r"no batch came within loader.deadline_s: 1.5"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), r"worker process \d+ ended by SIGKILL \(.* out of memory\)"),
+        (die_while_it_looks_whether_to_end, r"worker process \d+ ended by SIGKILL \(.* out of memory\)"),
         (lambda: os.kill(os.getpid(), signal.SIGBUS), r"worker process \d+ ended by SIGBUS"),
         (lambda: os._exit(3), r"worker process \d+ ended with exit code 3"),
     ],
-    ids=["hangs", "stops", "is killed", "has no memory behind a page", "exits"],
+    ids=["hangs", "stops", "is killed", "is killed with a lock", "has no memory behind a page", "exits"],
 )
 def test_a_failed_worker_is_named_in_time_and_its_batches_come_all_the_same(
     digits: Prepared, deed: Callable[[], object], reason: str

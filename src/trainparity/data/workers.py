@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import get_temp_dir
 
@@ -99,6 +100,29 @@ class _Batches(Dataset[Batch | _Raised]):
         return batch
 
 
+class _Flag:
+    """The event by which the DataLoader ends its workers, without a lock.
+
+    A worker looks at it for each batch. Killed while it holds the lock of `multiprocessing.Event`, it would leave this
+    process waiting for ever, whatever happens to the other workers.
+    """
+
+    def __init__(self, context: BaseContext) -> None:
+        self._looked_at, self._raised_by = context.Pipe(duplex=False)
+
+    def is_set(self) -> bool:
+        return self._looked_at.poll()
+
+    def set(self) -> None:
+        self._raised_by.send_bytes(b"end")  # nobody reads it, so it stays
+
+
+def _context(start_method: str | None) -> BaseContext:
+    context = type(multiprocessing.get_context(start_method))()  # one of our own: multiprocessing keeps one for all
+    context.Event = lambda: _Flag(context)  # type: ignore[assignment, method-assign, return-value]
+    return context
+
+
 class _Workers:
     """The worker processes of one DataLoader, and a thread that kills them when a batch takes too long.
 
@@ -111,7 +135,7 @@ class _Workers:
             batch_size=None,
             sampler=[samples.numpy() for samples in plan],  # pickled by value: a tensor costs a file descriptor
             num_workers=loader.workers,
-            multiprocessing_context=loader.start_method,
+            multiprocessing_context=_context(loader.start_method),
             prefetch_factor=loader.prefetch_factor,
             pin_memory=pins(loader),
             timeout=_POLL_S,
