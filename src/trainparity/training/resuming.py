@@ -1,8 +1,10 @@
 """The checkpoint of a run: written at the same step on every rank, loaded when the run resumes."""
 
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -13,6 +15,22 @@ from trainparity.training.loop import Trainer
 
 class Interrupted(Exception):
     """The run was asked to stop; its checkpoint is written."""
+
+
+class StopRequest:
+    """Becomes true on SIGTERM or SIGINT; the loop then writes a checkpoint and ends."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+
+    def __call__(self) -> bool:
+        """Tell whether this process was asked to stop."""
+        return self._requested
 
 
 def any_rank_is_to_stop(trainer: Trainer, stop_requested: Callable[[], bool]) -> bool:

@@ -2,13 +2,11 @@
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import torch
 import torch.distributed as dist
@@ -29,7 +27,7 @@ from trainparity.training.loop import Trainer
 from trainparity.training.parity_phase import ParityPhase
 from trainparity.training.precision import tensor_cores
 from trainparity.training.progress import TrainingProgress
-from trainparity.training.resuming import Interrupted, Resuming, any_rank_is_to_stop
+from trainparity.training.resuming import Interrupted, Resuming, StopRequest, any_rank_is_to_stop
 from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Result, RunSpec
 
 
@@ -96,7 +94,7 @@ class _Phases:
         self._workload = workloads.load(spec.workload.name, spec.workload.options)
         self._dataset = load_data(spec.data)
         self._main = execution.rank == 0
-        self._stop = _StopRequest()
+        self._stop = StopRequest()
         self._resuming = partial(Resuming, stop_requested=self._stop, before_checkpoint=before_checkpoint)
         self._scores = predicts(self._workload, self._dataset, spec.train)
         self._first = self._trainer()
@@ -206,21 +204,6 @@ def _quieten() -> None:
     """Silence what torch says of choices that are ours: no CUDA or Triton on a CPU."""
     for name in ("torch.utils.cpp_extension", "torch.utils.flop_counter"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-class _StopRequest:
-    """Becomes true on SIGTERM or SIGINT; the loop then writes a checkpoint and ends."""
-
-    def __init__(self) -> None:
-        self._requested = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._requested = True
-
-    def __call__(self) -> bool:
-        return self._requested
 
 
 @contextmanager

@@ -69,6 +69,14 @@ class LossHooks(intercept.Listener):
         """The sum of the step's losses as backward passes begin from them; NaN where one is not known, or none."""
         return sum(self._values) if self._values else math.nan
 
+    def facts(self) -> dict[str, Any]:
+        """Return what was seen of all losses, as fields of a `Layout`."""
+        return {
+            "loss_coupled_by": self.coupled_by,
+            "loss_gathered": self.gathered,
+            "loss_roundoff": self.unit_roundoff,
+        }
+
     def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """Look at what a backward pass is about to begin from."""
         if not self.active or not has_numbers():

@@ -106,6 +106,11 @@ class Meeting:
                 return list(map(bool, every.tolist()))
         return None
 
+    def expect_all(self) -> None:
+        """Raise `RanksPart` if the ranks have parted."""
+        if self.parted:
+            raise RanksPart(self.parted)
+
     def _come(self) -> None:
         """Wait for the other ranks.
 

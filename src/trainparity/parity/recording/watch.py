@@ -1,6 +1,6 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,8 +10,9 @@ from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
+from trainparity.parity.recording.closures import Closures, made_inside
 from trainparity.parity.recording.collect import collect
-from trainparity.parity.recording.facts import layout_of, settings_by_parameter, state_norms, steps_counted
+from trainparity.parity.recording.facts import layout_of
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.gradients import Gradients
@@ -23,12 +24,12 @@ from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
-from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
+from trainparity.parity.recording.starts import record_start
 from trainparity.parity.recording.structure import Structure
-from trainparity.parity.recording.unwrap import hookable, is_compiled, own_part, unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
 
 
 class StepWatch:
@@ -56,6 +57,7 @@ class StepWatch:
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
         self._loss = LossHooks(self.forward.origins.returned)
+        self._closures = Closures(self._evaluate_again, self._see_evaluated)
         self._meeting = Meeting(self.wrapped)
         self._active = False
         self.given = GivenGradients()
@@ -109,9 +111,7 @@ class StepWatch:
             "activations": self.forward.seen.names,
             "outputs": self.forward.seen.outputs,
             "differentiable": self.forward.differentiable,
-            "loss_coupled_by": self._loss.coupled_by,
-            "loss_gathered": self._loss.gathered,
-            "loss_roundoff": self._loss.unit_roundoff,
+            **self._loss.facts(),
         }
 
     @unseen
@@ -130,7 +130,7 @@ class StepWatch:
         self.backward.begin(noise)
         self._arrays = Snapshot(self._sketch)
         self._gradients.begin(self._arrays, self._sketch)
-        self._evaluations = 0
+        self._closures.begin()
         self._come_last()
         self.clipping.begin()
         self._loss.begin()
@@ -143,11 +143,11 @@ class StepWatch:
             RanksPart: the ranks did not meet in this step.
         """
         every = self._meeting.meet(Place.END, self._gradients.outdated)
-        self._expect_all()
+        self._meeting.expect_all()
         parameters, arrays = self._parameters(), self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
-            self._expect_all()
+            self._meeting.expect_all()
         if not self._gradients.applied_seen:
             self._gradients.see_applied(again=any(every or ()))
         self._gradients.end()
@@ -155,7 +155,7 @@ class StepWatch:
         arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         arrays |= self._of_each_rank(weights)
-        arrays["closure/evaluations"] = torch.tensor(self._evaluations)
+        arrays["closure/evaluations"] = torch.tensor(self._closures.evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
         self._active = self.forward.active = self.backward.active = False
@@ -168,10 +168,6 @@ class StepWatch:
     def parted(self) -> str:
         """Why the ranks are recorded together no longer; empty: they are."""
         return self._meeting.parted
-
-    def _expect_all(self) -> None:
-        if self.parted:
-            raise RanksPart(self.parted)
 
     def _of_each_rank(self, weights: int) -> dict[str, Tensor]:
         """Return what every rank has seen for itself; `weights` is a hash over the rank's own."""
@@ -200,35 +196,20 @@ class StepWatch:
             return None
         if (every := self._meeting.meet(Place.UPDATE, self._gradients.outdated)) is None:
             return None
-        self._see_start()
-        self.given.see(self._parameters(), made=self.backward.begun)
+        parameters, holders = self._parameters(), self._holding
+        record_start(self._arrays, self.optimizer, parameters, holders)
+        # What ranks send each other after the last update is seen here, where the next one begins.
+        self._received = holders.received(parameters)
+        self.given.see(parameters, made=self.backward.begun)
         keywords = keywords or {}
-        if not self._made_inside(args, keywords):
+        if not made_inside(self.optimizer, args, keywords):
             self._gradients.see_applied(again=any(every))
             return None
-        watched = tuple(self._watched(a) if n and callable(a) else a for n, a in enumerate(args))  # 0: the optimizer
-        return watched, {k: self._watched(v) if k == "closure" and callable(v) else v for k, v in keywords.items()}
+        return self._closures.watched(args, keywords)
 
-    def _made_inside(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
-        """Tell whether what is applied is made in the step: by a closure, by several optimizers, of a scaled loss."""
-        evaluates = any(map(callable, (*args[1:], keywords.get("closure"))))
-        scaled = getattr(self.optimizer, "grad_scale", None) is not None or "grad_scaler" in keywords
-        return evaluates or scaled or isinstance(self.optimizer, Joint)
-
-    def _watched(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a closure of which the first evaluation alone is recorded: the next ones have other weights."""
-
-        def evaluate() -> Any:
-            self._evaluations += 1
-            if self._evaluations > 1:
-                self.forward.active = False
-                self.backward.evaluate_again()
-            made = closure()
-            if self._evaluations == 1:
-                self._see_evaluated()
-            return made
-
-        return evaluate
+    def _evaluate_again(self) -> None:
+        self.forward.active = False
+        self.backward.evaluate_again()
 
     @unseen
     def _see_evaluated(self) -> None:
@@ -252,19 +233,6 @@ class StepWatch:
             return not set(map(id, self._parameters())).isdisjoint(map(id, tensors))
         return self._holding.concerned(tensors)
 
-    def _see_start(self) -> None:
-        """Look at weights, the optimizer's state and its settings."""
-        parameters, holders = self._parameters(), self._holding
-        self._arrays.record_start(parameters)
-        # What ranks send each other after the last update is seen here, where the next one begins.
-        self._received = holders.received(parameters)
-        state = own_part(self.optimizer).state
-        states = [state.get(parameter, {}) for parameter in parameters]
-        self._arrays["state/norm"] = holders.numbers(state_norms(parameters, states))
-        self._arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
-        for key, values in settings_by_parameter(self.optimizer, parameters).items():
-            self._arrays[f"setting/{key}"] = holders.numbers(values)
-
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
@@ -278,6 +246,6 @@ class StepWatch:
     @unseen
     def _see_clipped(self) -> None:
         """Record what is left by a call that clips within the step, where that was seen to begin."""
-        inside = self._gradients.applied_seen and self._evaluations < 2
+        inside = self._gradients.applied_seen and self._closures.evaluations < 2
         if inside and not self.structure.changed() and self._meeting.meet(Place.CLIPPING):
             self._gradients.see_applied(again=False)

@@ -1,0 +1,24 @@
+"""What an update starts from: weights, the optimizer's state and its settings."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.facts import settings_by_parameter, state_norms, steps_counted
+from trainparity.parity.recording.holders import Holders
+from trainparity.parity.recording.snapshot import Snapshot
+from trainparity.parity.recording.unwrap import own_part
+
+
+def record_start(
+    arrays: Snapshot, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], holders: Holders
+) -> None:
+    """Record it into a step's arrays. Every rank must call it."""
+    arrays.record_start(parameters)
+    state = own_part(optimizer).state
+    states = [state.get(parameter, {}) for parameter in parameters]
+    arrays["state/norm"] = holders.numbers(state_norms(parameters, states))
+    arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
+    for key, values in settings_by_parameter(optimizer, parameters).items():
+        arrays[f"setting/{key}"] = holders.numbers(values)
