@@ -20,6 +20,9 @@ STUDIES = [
     for path in sorted(ROOT.glob("studies/*/dvc.yaml"))
 ]
 
+EXACT = {"ddp-vs-accumulation": ("B1", "B2", "B3"), "cpu-offload": ("E0",)}
+"""Claims that hold at any scale and on any machine."""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,19 +52,8 @@ def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
     pairs = ParityReport.read(folder / "reports/parity.json").pairs
     assert {pair.verdict for pair in pairs.values()} <= {"bitwise", "equivalent", "different", "skipped"}, pairs
     assert (folder / "reports/index.html").read_text().count("<tr") > len(report.results)
-
-
-@pytest.mark.study
-def test_article_es_network_has_its_size_at_any_scale(project: Path) -> None:
-    report = ClaimReport.read(project / "studies/cpu-offload/reports/claims.json")
-    [size] = [result for result in report.results if result.name == "E0"]
-    assert (size.measured, size.verdict) == ("364,931,587", "confirmed")
-
-
-def test_article_b_is_exact(project: Path) -> None:
-    report = ClaimReport.read(project / "studies/ddp-vs-accumulation/reports/claims.json")
     verdicts = {result.name: result.verdict for result in report.results}
-    assert {verdicts[name] for name in ("B1", "B2", "B3")} == {"confirmed"}
+    assert {verdicts[claim] for claim in EXACT.get(name, ())} <= {"confirmed"}
 
 
 def test_a_study_that_is_not_there_is_named(project: Path) -> None:

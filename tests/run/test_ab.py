@@ -138,6 +138,7 @@ def test_a_difference_that_vanishes_in_float64_is_rounding_unless_a_coarser_form
     found = ab(tmp_path, *commands(" 1", " 4"), code=0)
     assert found["verdict"] == "equivalent" and found["cause"] is None
     assert found["distance_over_floor"] > 16 and "it was rounding" in found["confirmation"]
+    assert "trainparity compare kept/a kept/b (without float64's answer: different)" in found["text"] + found["errors"]
     found = ab(tmp_path, *commands(" 1", " 1 coarse"), code=1)
     assert found["verdict"] == "different" and found["cause"]
     assert "or a coarser format" in found["confirmation"] and "it was rounding" not in found["confirmation"]

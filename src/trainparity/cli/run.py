@@ -126,6 +126,7 @@ def ab(
             verdict = asking.judge(*record_both(runner, pair.commands, place, settings, asking.equal))
             if float64:
                 asking, verdict = asking.where_it_can_be_judged(verdict)
+            as_recorded = verdict.verdict
             if float64 and verdict.verdict == "different":
                 verdict = asking.in_float64(verdict)
             if verdict.verdict == "different":
@@ -137,7 +138,8 @@ def ab(
 
                 pages.write_comparison(html_path, verdict, describe_folders(left, right))
             code = tell(verdict, json_path, markdown_path)
-            say(f"to see it again: trainparity compare {left} {right}")
+            note = "" if verdict.verdict == as_recorded else f" (without float64's answer: {as_recorded})"
+            say(f"to see it again: trainparity compare {left} {right}{note}")
             return code
 
     return _said(work)
