@@ -75,7 +75,7 @@ def check(
         clip_norm: Largest norm of the gradient; None: no clipping.
         accelerator: auto, cpu, mps or cuda.
         seeds: Seeds of the learning curves by which a change of precision is judged: at least 4; 0: none.
-        float64: Judge a difference again in float64.
+        float64: Judge a difference, and what rounding may hide, in float64 too.
         bisect: Of a candidate of several settings that is different, find those that are another training.
         margin: `equivalent` means: within so many times the noise floor; from 1 to 10,000.
         keep: A folder for the runs; by default they are removed.

@@ -37,6 +37,17 @@ def judged_again(before: Verdict, again: Verdict, *, takes_more: bool = False) -
     return rounding(before, text)
 
 
+def unhidden(before: Verdict, again: Verdict) -> Verdict:
+    """Return the verdict in float64 in place of one of `equivalent` in a coarse format whose rounding hid a fault."""
+    if again.verdict not in JUDGED:
+        return confirmed(before, f"float64 gave no second opinion: {again.reason}")
+    vanishes, text = in_float64(before, again)
+    if vanishes or again.verdict != "different":
+        return confirmed(before, f"{text}: it was rounding")
+    hidden = f"{text}: the rounding of the runs' own format hid it"
+    return again.model_copy(update={"left": before.left, "right": before.right, "confirmation": hidden})
+
+
 def rounding(before: Verdict, text: str) -> Verdict:
     """Return a verdict in place of one of `different` that float64 shows to be rounding, as a clause says."""
     same = {"verdict": "equivalent", "weights": "equivalent", "cause": None, "explanation": None, "advice": None}

@@ -91,6 +91,13 @@ def test_what_the_noise_floor_hides_is_judged_in_float64(check: Check) -> None:
     assert pair["confirmation"].startswith("judged in float64, as the noise floor is too wide")
 
 
+def test_what_a_coarse_format_rounds_away_is_seen_in_float64(check: Check) -> None:
+    code, found = check("tests.support.faulty:Coupled", "amp-bf16+gradaccum:4", "--steps=2", "--seeds=0")
+    pair = found["amp-bf16-gradaccum-4"]
+    assert (code, pair["verdict"]) == (1, "different"), pair
+    assert pair["confirmation"].endswith("the rounding of the runs' own format hid it")
+
+
 def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: Check) -> None:
     candidate = "gradaccum:2+offload-activations"
     options = ("--steps=2", "--no-float64", "--bisect")

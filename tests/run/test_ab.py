@@ -176,6 +176,38 @@ def test_what_the_noise_floor_hides_is_judged_in_float64(tmp_path: Path) -> None
     assert wrong["operator"] and "judged in float64" in wrong["confirmation"]
 
 
+GELUS = """
+import sys, torch
+from torch import nn
+
+parts, form = int(sys.argv[1]), sys.argv[2]
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(20, 48), nn.GELU(approximate=form), nn.Linear(48, 5))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for batch, labels in zip(torch.randn(12, 32, 20), torch.randint(0, 5, (12, 32))):
+    optimizer.zero_grad()
+    for some, wanted in zip(batch.chunk(parts), labels.chunk(parts)):
+        with torch.autocast("cpu", torch.bfloat16):
+            made = model(some)
+        (nn.functional.cross_entropy(made.float(), wanted) / parts).backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_coarse_format_rounds_away_is_seen_in_float64(tmp_path: Path) -> None:
+    write(tmp_path, GELUS)
+    one, parts, other = (f"{python()} train.py {words}" for words in ("1 none", "4 none", "1 tanh"))
+    assert ab(tmp_path, "--no-float64", one, other, code=0)["confirmation"] is None
+    right = ab(tmp_path, "--steps", 12, one, parts, code=0)
+    assert right["verdict"] == "equivalent" and right["confirmation"].endswith("it was rounding")
+    assert right["steps_compared"] == 12  # those as they are
+    wrong = ab(tmp_path, "--ops", one, other, code=1)
+    assert (wrong["verdict"], wrong["cause"], wrong["tensor"]) == ("different", "forward", "activation 1")
+    assert "the rounding of the runs' own format hid it" in wrong["confirmation"]
+    assert wrong["operator"]["operator"] == "aten.gelu"
+    assert "compare kept/float64/a kept/float64/b" in wrong["errors"]
+
+
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
     return subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout

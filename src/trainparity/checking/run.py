@@ -21,7 +21,7 @@ from trainparity.records import layout
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
 from trainparity.records.verdict import SAME_TRAINING, Verdict
-from trainparity.second_opinion import confirmed, judged_again, settled
+from trainparity.second_opinion import confirmed, judged_again, settled, unhidden
 
 Progress = Callable[[str], None]
 
@@ -36,7 +36,7 @@ def check(checker: "Checker", texts: Sequence[str], *, float64: bool, bisected: 
         checker: The workload, its settings and where its runs go; `curves` of its settings are those of the candidates
             of another precision than fp32.
         texts: The candidates, such as `ddp:2+gradaccum:2`.
-        float64: Whether a difference is judged again in float64.
+        float64: Whether a difference, and what rounding may hide, is judged in float64 too.
         bisected: Whether the settings of a candidate that is different are tried in smaller sets.
 
     Raises:
@@ -101,13 +101,15 @@ class Checker:
         return configuration == reference.model_copy(update={"reference": configuration.reference})
 
     def confirmed(self, text: str, *, float64: bool) -> Verdict:
-        """Judge a candidate; a difference is judged again."""
+        """Judge a candidate; a difference is judged again, and what a coarse format or the noise floor may hide."""
         configuration = candidates.parse(text)
         found = self.judge(candidates.name(text), configuration)
-        if found.hidden_by_floor and float64:
-            found = settled(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
-        elif found.verdict == "different":
+        if found.verdict == "different":
             found = self.confirm(candidates.name(text), configuration, found, float64=float64)
+        elif found.hidden_by_floor and float64:
+            found = settled(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
+        elif found.verdict == "equivalent" and configuration.precision not in ("fp32", "fp64") and float64:
+            found = unhidden(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
         return found
 
     def run(self, name: str, configuration: Configuration) -> Run:

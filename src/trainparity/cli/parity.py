@@ -81,7 +81,7 @@ def check(
     seeds: Annotated[
         int, typer.Option(help="Seeds for learning curves, where the precision differs: at least 4; 0: none.")
     ] = 5,
-    float64: Annotated[bool, typer.Option(help="Judge a difference again in float64.")] = True,
+    float64: Annotated[bool, typer.Option(help="Judge a difference, and what bf16 may hide, in float64.")] = True,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Of several settings joined by +, find those that make the difference.")
     ] = False,

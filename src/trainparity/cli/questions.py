@@ -6,7 +6,14 @@ from pathlib import Path
 
 from trainparity.records.operators import FirstOperator, OperatorLog
 from trainparity.records.verdict import Verdict
-from trainparity.running.ab import OF_COMPUTATION, judged_in_float64, second_opinion, switched
+from trainparity.running.ab import (
+    OF_COMPUTATION,
+    finer,
+    judged_in_float64,
+    second_opinion,
+    seen_without_rounding,
+    switched,
+)
 from trainparity.running.command import Command, Runner
 from trainparity.running.operators import first_operator
 from trainparity.running.record import Settings, say
@@ -34,23 +41,27 @@ class Questions:
         return self.judge(left, right).verdict == "bitwise"
 
     def where_it_can_be_judged(self, verdict: Verdict) -> tuple["Questions", Verdict]:
-        """Judge both in float64 where the noise floor hides what they do; what is asked further is asked there."""
-        if not verdict.hidden_by_floor:
-            return self, verdict
+        """Judge both in float64 where the noise floor, or a coarse format, hides what they do.
+
+        What is asked further is asked there.
+        """
         there = replace(self, place=self.place / "float64", settings=replace(self.settings, float64=True))
-        found = judged_in_float64(self.runner, self.commands, there.place, there.settings, verdict, self.judge)
-        return (self if found.hidden_by_floor else there), found
+        asked = self.runner, self.commands, there.place
+        if verdict.hidden_by_floor:
+            found = judged_in_float64(*asked, there.settings, verdict, self.judge)
+            return (self if found.hidden_by_floor else there), found
+        if verdict.verdict != "equivalent" or self._precisions() <= {"fp32", "fp64"}:
+            return self, verdict
+        there = replace(there, settings=finer(self.settings))
+        found = seen_without_rounding(*asked, there.settings, verdict, self.judge)
+        return (there if found.verdict == "different" else self), found
 
     def in_float64(self, verdict: Verdict) -> Verdict:
         """Ask whether the difference stays in float64, where no plain cause was found."""
         if verdict.cause not in OF_COMPUTATION or self.settings.float64:
             return verdict
-        from trainparity.parity.recording.trace import Layout  # imports torch
-
-        traces = [path for side in ("a", "b") for path in (self.place / side).rglob("trace.json")]
-        single = {Layout.read(path).precision for path in traces} == {"fp32"}
         asked = self.runner, self.commands, self.place, self.settings
-        return second_opinion(*asked, verdict, self.judge, single=single)
+        return second_opinion(*asked, verdict, self.judge, single=self._precisions() == {"fp32"})
 
     def by_operator(self, verdict: Verdict) -> Verdict:
         """Ask for the first operator that returns something else."""
@@ -70,6 +81,12 @@ class Questions:
         """Ask which of the options that differ it is."""
         which = switched(self.runner, self.commands, self.place, self.settings, self.judge)
         return verdict.model_copy(update={"bisection": which})
+
+    def _precisions(self) -> set[str]:
+        """Return the formats that both compute in."""
+        from trainparity.parity.recording.trace import Layout  # imports torch
+
+        return {Layout.read(path).precision for side in ("a", "b") for path in (self.place / side).rglob("trace.json")}
 
     def _first(self, left: OperatorLog, right: OperatorLog, twins: Sequence[OperatorLog]) -> FirstOperator | None:
         from trainparity.parity.operators import first_operator  # imports torch

@@ -80,7 +80,7 @@ def ab(
     ] = False,
     float64: Annotated[
         bool,
-        typer.Option(help="Record both in float64 too where the noise floor hides what they do, or no cause is plain."),
+        typer.Option(help="Record both in float64 too where rounding hides what they do, or no cause is plain."),
     ] = True,
     ops: Annotated[
         bool, typer.Option("--ops", help="Of a difference, find the first operator that returns something else.")

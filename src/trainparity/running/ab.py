@@ -14,7 +14,10 @@ from trainparity.running.errors import RunError
 from trainparity.running.folder import replacing
 from trainparity.running.record import NothingRecorded, Settings, record_main, record_twins, say
 from trainparity.running.switches import Switches
-from trainparity.second_opinion import confirmed, judged_again, settled
+from trainparity.second_opinion import confirmed, judged_again, settled, unhidden
+
+_FINER_STEPS = 8
+"""As many of runs in a coarse format are looked at in float64 too: a fault in what they compute is in each step."""
 
 OF_COMPUTATION = ("unknown", "forward", "loss-or-targets", "backward", "update")
 """Causes that say where runs part and not why, so that float64 adds something."""
@@ -114,6 +117,32 @@ def judged_in_float64(
     except RunError as error:
         return found.model_copy(update={"confirmation": f"float64 gave no second opinion: {error}", "advice": None})
     return settled(found, judge(*places))
+
+
+def finer(settings: Settings) -> Settings:
+    """Return how runs are recorded in float64 that are the same as far as a coarse format tells."""
+    return replace(settings, float64=True, steps=min(settings.steps or _FINER_STEPS, _FINER_STEPS), twins=1)
+
+
+def seen_without_rounding(
+    runner: Runner,
+    commands: tuple[Command, Command],
+    folder: Path,
+    settings: Settings,
+    found: Verdict,
+    judge: Callable[[Path, Path], Verdict],
+) -> Verdict:
+    """Judge both commands in float64, recorded into `folder`, where a coarse format's rounding may hide a fault.
+
+    Raises:
+        StoppedBySignal: this process got a signal.
+    """
+    say("the same as far as their format tells: a few steps of both again in float64")
+    try:
+        places = record_both(runner, commands, folder, settings, lambda *both: judge(*both).verdict == "bitwise")
+    except RunError as error:
+        return confirmed(found, f"float64 gave no second opinion: {error}")
+    return unhidden(found, judge(*places))
 
 
 def switched(
