@@ -97,7 +97,7 @@ class Difference:
         hashes, rows, order = (self.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
         if not is_coarse(self.left.layout) or not self.same_precision or not (hashes and rows and order):
             return False
-        if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"]:
+        if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"] or self.scaled_and_back:
             return False
         chain, same_cut = self.chain, torch.equal(*rows)
         if not same_cut or not torch.equal(*order):
@@ -109,6 +109,14 @@ class Difference:
             passed = [name for name in passed if not name.startswith(INPUT)]
         off = {*(name for name in passed if name not in self.of_other_size), *chain.given_otherwise}
         return (bool(off) and not chain.another_form(off)) or self.other_loss_of_same_bits
+
+    @property
+    def scaled_and_back(self) -> bool:
+        """Whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
+        chain, (factor, rest) = self.chain, self.scale
+        if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
+            return False
+        return abs(factor - 1) <= max(rest, _OTHER_VALUE) < abs(chain.factor - factor) / _PLAINLY
 
     @property
     def other_loss_of_same_bits(self) -> bool:
@@ -235,6 +243,9 @@ _OTHER_VALUE = 1e-5
 
 _OTHER_TERM = 1e-4
 """The same where the term that differs may be computed inside of the model, in its format."""
+
+_PLAINLY = 4
+"""Times what rounding leaves over that a number in the gradient would be seen by."""
 
 
 def _norms(trace: Trace, kind: Compared, row: int) -> Tensor:
