@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import trainparity
 from tests.support.against_twins import compared
@@ -15,10 +15,17 @@ Clip = Callable[[nn.Module], object]
 LABELS = torch.arange(16) % 10
 
 
-def train(clip: Clip, parts: int, coarse: bool, folder: Path, twin: int) -> None:
+Make = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def momentum(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def train(clip: Clip, parts: int, coarse: bool, folder: Path, twin: int, make: Make = momentum) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = make(model)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
@@ -38,7 +45,10 @@ def by_function(limit: float, model: nn.Module) -> None:
 
 
 def by_hand(limit: float, model: nn.Module) -> None:
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    shorten(limit, [parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+
+
+def shorten(limit: float, gradients: list[Tensor]) -> None:
     norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
     for gradient in gradients:
         gradient.mul_(min(1.0, limit / (float(norm) + 1e-6)))
@@ -65,3 +75,36 @@ def test_another_limit_is_another_training(reference: Clip, other: Clip, coarse:
     verdict = compared(partial(train, reference, 1, coarse), partial(train, other, 1, coarse), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
     assert "1 of them is applied" not in str(verdict.explanation) or other is NONE
+
+
+class Plain(torch.optim.Optimizer):
+    """Steps against the gradient, or as Adam does, after it has cut this at a limit of its own."""
+
+    def __init__(self, limit: float, adam: bool, model: nn.Module) -> None:
+        super().__init__(model.parameters(), {"lr": 0.01})
+        self.limit, self.adam = limit, adam
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        held = [parameter for parameter in self.param_groups[0]["params"] if parameter.grad is not None]
+        shorten(self.limit, [parameter.grad for parameter in held])
+        for parameter in held:
+            update = parameter.grad
+            if self.adam:
+                state = self.state[parameter]
+                state["mean"] = torch.lerp(state.get("mean", 0 * update), update, 0.1)
+                state["square"] = torch.lerp(state.get("square", 0 * update), update.square(), 0.01)
+                update = state["mean"] / (state["square"].sqrt() + 1e-8)
+            parameter.sub_(0.01 * update)
+
+
+@pytest.mark.parametrize("adam", [False, True], ids=["plain", "adam"])
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("limit", [0.3, 1e9])
+def test_an_optimizer_may_clip_by_itself(limit: float, coarse: bool, adam: bool, tmp_path: Path) -> None:
+    outside = partial(train, FUNCTION, 1, coarse, make=partial(Plain, 1e9, adam))
+    verdict = compared(outside, partial(train, NONE, 2, coarse, make=partial(Plain, limit, adam)), tmp_path)
+    if limit == 0.3:
+        assert verdict.verdict == "equivalent", verdict.explanation
+    else:
+        assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation

@@ -14,6 +14,7 @@ def test_flags_threads_and_variables_that_change_rounding_are_seen(monkeypatch: 
     assert before["torch"] == torch.__version__ and before["device"] == "cpu"
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another in every run")
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # torchrun does
     monkeypatch.setenv("HF_TOKEN", "a secret")
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     torch.set_float32_matmul_precision("medium")

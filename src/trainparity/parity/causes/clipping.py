@@ -102,17 +102,36 @@ def _changed_besides(trace: Trace, row: int) -> float:
 def _clipped_otherwise(difference: Difference) -> bool:
     """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
-    if max(cuts) and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits):
-        return True
     kept, calls = _kept(difference), difference.numbers("clip/calls")
-    if max(cuts) and not min(calls) and max(kept) > 1 - _GROWN > min(kept):
-        return True  # one run does not clip at all
+    other_limit = max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits)
+    uncut = max(cuts) > 0 and not min(calls)
+    if (other_limit or uncut) and max(kept) > 1 - _GROWN > min(kept):
+        return not _clipped_inside_the_step(difference, max(kept) / min(kept))
+    if other_limit:
+        return True
     if max(kept) > 1 + _GROWN:
         return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
     noise = difference.margin * difference.noise("gradient")  # of the norms
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
 
+
+def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
+    """Tell whether the optimizer itself clips what one run does not: an update as long, and a state that shows as much.
+
+    Some have a limit of their own. An update alone proves nothing, as Adam's hardly depends on its gradients' length.
+    """
+    after = min(difference.row + 1, len(difference.left.layout.steps) - 1)
+    found = [[float(torch.linalg.vector_norm(norms)) for norms in difference.norms("update")]]
+    if any(bool(trace.arrays["state/norm"].any()) for trace in difference.traces):
+        found.append(
+            [float(torch.linalg.vector_norm(trace.arrays["state/norm"][after])) for trace in difference.traces]
+        )
+    return all(min(pair) > 0 and max(pair) / min(pair) - 1 < _AS_LONG * (factor - 1) for pair in found)
+
+
+_AS_LONG = 0.05
+"""Part of what clipping takes away by which lengths may differ that it has shortened alike."""
 
 _GROWN = 1e-4
 """Part of its norm by which a gradient may be longer after clipping, for rounding."""

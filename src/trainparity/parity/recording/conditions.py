@@ -12,8 +12,9 @@ _VARIABLES = ("ATEN_", "CUBLAS", "CUDA_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "NC
               "TORCH")  # fmt: skip
 """Beginnings of the names of environment variables that torch and its libraries read."""
 
-_PLACES = ("TORCHELASTIC_", "_DIR", "_HOME", "_ID", "_PATH")
-"""Parts of the names of those that tell where a run is, and not how it computes."""
+_PLACES = ("TORCHELASTIC_", "TORCH_NCCL_", "_DIR", "_HOME", "_ID", "_PATH")
+"""Parts of the names of those that tell where a run is or when it gives up, as `torchrun` sets, and not how it
+computes."""
 
 
 def conditions(model: nn.Module) -> dict[str, str]:

@@ -1,0 +1,49 @@
+"""A number that the loop puts into its loss and takes out of the gradients again is no other loss."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from tests.support.against_twins import compared
+
+LABELS = torch.arange(16) % 10
+
+
+def train(scale: float, taken_out: float, parts: int, coarse: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            for images, labels in zip(
+                torch.randn(16, 4, generator=draws).chunk(parts), LABELS.chunk(parts), strict=True
+            ):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(images)
+                (scale * nn.functional.cross_entropy(outputs.float(), labels)).backward()
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.div_(taken_out)
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("scale", "parts"), [(1.0, 4), (1000.0, 1), (1000.0, 2)])
+def test_gradients_may_be_divided_in_place_of_the_loss(scale: float, parts: int, coarse: bool, tmp_path: Path) -> None:
+    other = partial(train, scale, scale * parts, parts, coarse)
+    verdict = compared(partial(train, 1.0, 1.0, 1, coarse), other, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("scale", "taken_out", "parts"), [(1.0, 1.0, 4), (4.0, 2.0, 1), (1.02, 1.0, 1)])
+def test_what_is_left_of_it_is_seen(scale: float, taken_out: float, parts: int, coarse: bool, tmp_path: Path) -> None:
+    other = partial(train, scale, taken_out, parts, coarse)
+    verdict = compared(partial(train, 1.0, 1.0, 1, coarse), other, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
