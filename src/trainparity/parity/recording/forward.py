@@ -188,7 +188,7 @@ class ForwardHooks:
             self._see_autocast()
         self._passes.append(found)
         earlier = self.origins.place(found, module, inputs, keywords)
-        if earlier is not None:
+        if earlier is not None and earlier.handed_on:
             self.seen.hand_on(earlier)
         if self._evaluations.again(found, self._passes[:-1]):
             self._passes.pop()

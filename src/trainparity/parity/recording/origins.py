@@ -76,7 +76,8 @@ class Origins:
             earlier = self._returned.last_of(len(rows))  # another part is called, with as many rows
         if earlier is not None:
             found.after(earlier)
-            earlier.handed_on = True
+            # Parts beside one another, as a critic beside an actor, are given the same samples, or other ones.
+            earlier.handed_on |= own is not None or others is not None or given.grad_fn is not None
             earlier.judged_elsewhere |= others is not None and given.grad_fn is not None
         elif given.grad_fn is None:
             self._source = self._source or module
