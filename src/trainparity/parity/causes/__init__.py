@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
     start.changed_between_steps,
+    start.not_moved_back,
     start.weights_not_loaded,
     modes.eval_mode,
     backward.flows_through_targets,

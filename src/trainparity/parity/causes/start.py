@@ -93,6 +93,27 @@ def _moved_in_one_run(difference: Difference) -> bool:
 @rule(
     "weights-not-loaded",
     "start",
+    proof="the loop moves weights and passes the samples again, and the update begins from other weights, though what "
+    "the model returned before was equal",
+    advice="move weights back to where the step began before the optimizer updates them, as SAM does",
+)
+def not_moved_back(difference: Difference) -> Finding | None:
+    """The loop moves weights to look at the loss elsewhere, and one run forgets to move them back."""
+    names = [name for name in difference.beyond["start"] if name != ALL]
+    moves = [bool(trace.arrays["closure/again"][difference.row]) for trace in difference.traces]
+    if not names or not all(moves) or not difference.chain.outputs_agree:
+        return None
+    total = len(difference.left.layout.parameters)
+    return Finding(
+        f"both runs pass the samples again with weights that the loop has moved, and then update {len(names)} of "
+        f"{total} parameters from other values: {some(names)}",
+        {"parameters": names, "distance": difference.distance("start")},
+    )
+
+
+@rule(
+    "weights-not-loaded",
+    "start",
     proof="weights change between two steps in one run only",
     advice="look for code that writes into weights outside of the optimizer: an average that is copied back, a decay "
     "or a clipping of weights by hand, a checkpoint that is loaded",

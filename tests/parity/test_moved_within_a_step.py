@@ -1,0 +1,50 @@
+"""Loops that move the weights within a step, to ask for the gradient elsewhere, as SAM does."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import trainparity
+from tests.support.against_twins import compared
+
+LABELS = torch.arange(16) % 4
+
+
+def train(parts: int, moved_back: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            batch = torch.randn(16, 8, generator=draws)
+            evaluate(model, batch, parts)
+            before = [parameter.detach().clone() for parameter in model.parameters()]
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    assert parameter.grad is not None
+                    parameter.add_(0.05 * parameter.grad)
+            evaluate(model, batch, parts)
+            if moved_back:
+                with torch.no_grad():
+                    for parameter, value in zip(model.parameters(), before, strict=True):
+                        parameter.copy_(value)
+            optimizer.step()
+
+
+def evaluate(model: nn.Module, batch: torch.Tensor, parts: int) -> None:
+    model.zero_grad()
+    for samples, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+        (nn.functional.cross_entropy(model(samples), labels) / parts).backward()
+
+
+def test_weights_that_are_not_moved_back_are_said_to_be(tmp_path: Path) -> None:
+    verdict = compared(partial(train, 1, True), partial(train, 1, False), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "weights-not-loaded"), verdict.explanation
+    assert "that the loop has moved, and then update 4 of 4 parameters from other values" in str(verdict.explanation)
+
+
+def test_accumulation_in_both_evaluations_is_the_same_training(tmp_path: Path) -> None:
+    assert compared(partial(train, 1, True), partial(train, 4, True), tmp_path).verdict == "equivalent"
