@@ -199,10 +199,11 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "frozen-parameter": [({}, {"gradients": FREEZES, "layout": {"frozen": ["a.bias"]}}), ({}, {"gradients": FREEZES})],
     "loss-normalisation": [
-        ({}, {"weights": (2.0,)}),
+        ({}, {"weights": (2.0,), "activation_gradient__sketch": 2 * GIVEN_BACK}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
         ({}, {"gradients": scaled(0.6)}),
+        (SHARDED, {**SHARDED, "gradients": scaled(0.6)}),
         (
             NEW_HEAD,
             {
@@ -249,7 +250,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),
     ],
     "backward": [
-        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
+        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}), ({}, {"weights": (0.94,)}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
