@@ -228,7 +228,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "batchnorm-statistics": [
         ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1, "(output)": 0.1}}),
-        (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}),
+        (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}), (COARSE, {**COARSE, "parts": 2, "buffer": 0.1}),
     ],
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
@@ -284,7 +284,7 @@ PROVED: dict[str, list[Pair]] = {
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "gradients": OFF}),
         (STORED, {**STORED, **only_update(1.08), "activation__sketch": OFF_SINCE_TWO}),
     ],
-    "buffers-only": [({}, {"buffer": 0.1})],
+    "buffers-only": [({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1})],
 }  # fmt: skip
 
 MISSED: dict[str, Pair] = {
