@@ -102,6 +102,11 @@ NEW_HEAD = {"activation__sketch": silent("activation/sketch", 5)}
 """A model that returns zeros."""
 
 
+STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
+OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
+"""What modules return, which other updates move beyond the floor in the third step."""
+
+
 def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Clip by hand: another part is kept in each step."""
     return {name: g * 0.5 / (1 + step) for name, g in found.items()}
@@ -199,10 +204,11 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "frozen-parameter": [({}, {"gradients": FREEZES, "layout": {"frozen": ["a.bias"]}}), ({}, {"gradients": FREEZES})],
     "loss-normalisation": [
-        ({}, {"weights": (2.0,)}),
+        ({}, {"weights": (2.0,), "activation_gradient__sketch": 2 * GIVEN_BACK}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
         ({}, {"gradients": scaled(0.6)}),
+        (SHARDED, {**SHARDED, "gradients": scaled(0.6)}),
         (
             NEW_HEAD,
             {
@@ -222,7 +228,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "batchnorm-statistics": [
         ({}, {"parts": 2, "gradients": OFF, "activations": {"norm": 0.1, "drop": 0.1, "b": 0.1, "(output)": 0.1}}),
-        (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}),
+        (COARSE_NORM, {**COARSE_NORM, "parts": 2, "gradients": OFF}), (COARSE, {**COARSE, "parts": 2, "buffer": 0.1}),
     ],
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
@@ -249,7 +255,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),
     ],
     "backward": [
-        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}),
+        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}), ({}, {"weights": (0.94,)}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
@@ -276,8 +282,9 @@ PROVED: dict[str, list[Pair]] = {
     "update": [
         ({}, only_update(1.1)), ({}, {"gradients": OFF, "closure__again": AGAIN}),
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "gradients": OFF}),
+        (STORED, {**STORED, **only_update(1.08), "activation__sketch": OFF_SINCE_TWO}),
     ],
-    "buffers-only": [({}, {"buffer": 0.1})],
+    "buffers-only": [({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1})],
 }  # fmt: skip
 
 MISSED: dict[str, Pair] = {

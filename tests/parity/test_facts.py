@@ -37,6 +37,12 @@ def option(value: float) -> torch.Tensor:
 NOTHING_KEPT_AT_TWO = torch.tensor([[0.0], [1.0], [0.0], [1.0]]).expand(T, P)
 
 
+STATE = trace().arrays["state/norm"]
+TWICE_SINCE_TWO = torch.where(torch.arange(T)[:, None] < 2, 1.0, 2.0) * STATE
+COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8, "stored_roundoff": 2.0**-8}}
+LION: dict[str, Any] = {"layout": {**COARSE["layout"], "optimizer": "Lion"}}
+
+
 def whole(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.int64)
 
@@ -51,6 +57,7 @@ def whole(*shape: int) -> torch.Tensor:
         ({"limit": 1.0}, {}, "clipping"),
         ({"limit": 1.0}, {"limit": 1.0, "applied__norm": trace(limit=1.0).arrays["applied/norm"] / 1024}, "clipping"),
         ({}, {"state__norm": NOTHING_KEPT_AT_TWO}, "optimizer-state"),
+        (COARSE, {**COARSE, "state__norm": TWICE_SINCE_TWO}, "optimizer-state"),
         ({}, {"evaluating": torch.tensor([[False, False, False, True, False]] * T)}, "eval-mode"),
         ({}, {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0)}, "grad-scaler"),
         ({"layout": {"choices": {"search": "None"}}}, {"layout": {"choices": {"search": "wolfe"}}}, "optimizer-state"),
@@ -90,6 +97,9 @@ def test_a_fact_that_differs_makes_the_runs_different(left: dict[str, Any], righ
         ({}, {"lr": lambda step: 0.1 * (1 + 1e-9)}),
         ({}, {"state__norm": torch.zeros(T, P)}),
         ({}, {"state__norm": NOTHING_KEPT_AT_TWO, "layout": {"optimizer": "FusedSGD"}}),
+        ({}, {"state__norm": 2 * STATE}), (COARSE, {**COARSE, "state__norm": 1.1 * STATE}),
+        (COARSE, {**LION, "state__norm": 2 * STATE}),
+        (COARSE, {**COARSE, "state__norm": 2 * STATE, "closure__evaluations": torch.full((T,), 2)}),
     ],
 )  # fmt: skip
 def test_what_need_not_agree_is_no_fact(left: dict[str, Any], right: dict[str, Any]) -> None:

@@ -51,9 +51,14 @@ class Orthogonal(torch.optim.Optimizer):
     """Muon: matrices move by the gradient with all singular values near one, by Newton and Schulz's iteration."""
 
     def __init__(
-        self, parameters: Iterable[Tensor], steps: int = 5, scaled: bool = True, dtype: torch.dtype = torch.bfloat16
+        self,
+        parameters: Iterable[Tensor],
+        steps: int = 5,
+        scaled: bool = True,
+        dtype: torch.dtype = torch.bfloat16,
+        lr: float = 0.02,
     ) -> None:
-        super().__init__([p for p in parameters if p.ndim == 2], {"lr": 0.02})
+        super().__init__([p for p in parameters if p.ndim == 2], {"lr": lr})
         self.steps, self.scaled, self.dtype = steps, scaled, dtype
 
     @torch.no_grad()
@@ -73,20 +78,57 @@ class Orthogonal(torch.optim.Optimizer):
         return found.to(gradient.dtype)
 
 
+class Lion(torch.optim.Optimizer):
+    """The sign of an average, with its constants in its code."""
+
+    def __init__(self, parameters: Iterable[Tensor], kept: float = 0.99, lerp: bool = False, lr: float = 1e-4) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.kept, self.lerp = kept, lerp
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                average = self.state[p].setdefault("average", torch.zeros_like(p))
+                mixed = torch.lerp(p.grad, average, 0.9) if self.lerp else 0.9 * average + 0.1 * p.grad
+                p.sub_(mixed.sign(), alpha=group["lr"])
+                average.mul_(self.kept).add_(p.grad, alpha=1 - self.kept)
+
+
+class Momentum(torch.optim.Optimizer):
+    """Momentum, Nesterov's or not, of which weights near one take nothing in bf16 where a step is too small."""
+
+    def __init__(self, parameters: Iterable[Tensor], nesterov: bool = True, lr: float = 0.01) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.nesterov = nesterov
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p].setdefault("kept", torch.zeros_like(p))
+                kept.mul_(0.95).add_(p.grad)
+                p.sub_(p.grad.add(kept, alpha=0.95) if self.nesterov else kept, alpha=group["lr"])
+
+
 Make = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
 
 
-def train(make: Make, folder: Path, twin: int) -> None:
+def train(
+    make: Make, folder: Path, twin: int, stored: torch.dtype = torch.float32, steps: int = 4, parts: int = 1
+) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 24), nn.LayerNorm(24), nn.GELU(), nn.Linear(24, 5))
+    model = nn.Sequential(nn.Linear(8, 24), nn.LayerNorm(24), nn.GELU(), nn.Linear(24, 5)).to(stored)
     optimizer, draws = make(model.parameters()), torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
+        for _ in range(steps):
             model.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
-                outputs = model(torch.randn(16, 8, generator=draws))
-            loss: Tensor = cross_entropy(outputs.float(), LABELS)
-            loss.backward()  # type: ignore[no-untyped-call]
+            inputs = torch.randn(16, 8, generator=draws).to(stored)
+            for some, labels in zip(inputs.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(some)
+                loss: Tensor = cross_entropy(outputs.float(), labels) / parts
+                loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
 
@@ -125,3 +167,41 @@ def test_another_update_of_the_same_gradients_is_seen(name: str, tmp_path: Path)
     reference, other, step = WRONG[name]
     verdict = judged(reference, other, tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "update", step), verdict.explanation
+
+
+def judged_in_bf16(reference: Make, other: Make, folder: Path, parts: int = 1) -> Verdict:
+    """Compare trainings with weights in bf16, which an update rounds to, over 12 steps."""
+    runs = (partial(train, reference), partial(train, other, parts=parts))
+    return compared(*(partial(run, stored=torch.bfloat16, steps=12) for run in runs), folder)
+
+
+RIGHT_IN_BF16: dict[str, tuple[Make, Make, int]] = {
+    "Lion, accumulated": (Lion, Lion, 4),
+    "Lion in another form": (Lion, partial(Lion, lerp=True), 1),
+    "Muon, accumulated": (Orthogonal, Orthogonal, 4),
+    "AdamW, fused": (ADAMW, partial(torch.optim.AdamW, lr=0.01, fused=True), 1),
+    "RMSprop, parameters together": (
+        partial(torch.optim.RMSprop, foreach=False), partial(torch.optim.RMSprop, foreach=True), 1
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT_IN_BF16)
+def test_weights_in_bf16_are_the_same_training_in_another_form(name: str, tmp_path: Path) -> None:
+    reference, other, parts = RIGHT_IN_BF16[name]
+    verdict = judged_in_bf16(reference, other, tmp_path, parts)
+    assert verdict.verdict in ("bitwise", "equivalent"), (verdict.cause, verdict.explanation)
+
+
+WRONG_IN_BF16: dict[str, tuple[Make, Make, str]] = {
+    "another average": (Lion, partial(Lion, kept=0.98), "optimizer-state"),
+    "an iteration less": (partial(Orthogonal, lr=0.1), partial(Orthogonal, lr=0.1, steps=4), "update"),
+    "without Nesterov's step": (partial(Momentum, lr=0.05), partial(Momentum, lr=0.05, nesterov=False), "update"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_IN_BF16)
+def test_an_optimizers_fault_is_named_where_weights_in_bf16_hide_its_updates(name: str, tmp_path: Path) -> None:
+    reference, other, cause = WRONG_IN_BF16[name]
+    verdict = judged_in_bf16(reference, other, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", cause), verdict.explanation

@@ -56,6 +56,19 @@ class Adapted(nn.Module):
         return output
 
 
+class AdaptedByParameters(nn.Module):
+    """The same with weights that no module of their own holds, so that none sees the scaled gradient."""
+
+    def __init__(self, scaling: float) -> None:
+        super().__init__()
+        self.base, self.scaling = nn.Linear(4, 10).requires_grad_(False), scaling
+        self.down, self.up = nn.Parameter(torch.randn(2, 4)), nn.Parameter(torch.zeros(10, 2))
+
+    def forward(self, values: Tensor) -> Tensor:
+        output: Tensor = self.base(values) + self.scaling * (values @ self.down.T @ self.up.T)
+        return output
+
+
 def train(make: Callable[[], nn.Module], loss: Function, coarse: bool, folder: Path, twin: int) -> None:
     """Train a new model, whose loss is computed in single precision."""
     against_twins.train(make, lambda outputs: loss(outputs.float()), coarse, folder, twin)
@@ -92,6 +105,16 @@ def test_another_scale_of_an_adapter_that_adds_nothing_yet_is_not_that_of_the_lo
     verdict = compared(*runs, tmp_path)
     assert verdict.cause == "backward", verdict.explanation
     assert verdict.evidence["modules"] == ["up"]
+
+
+@pytest.mark.parametrize(("scaling", "coarse"), [(5.0, False), (1.875, False), (5.0, True)])
+def test_such_a_scale_is_not_that_of_the_loss_where_no_module_sees_it(
+    tmp_path: Path, scaling: float, coarse: bool
+) -> None:
+    runs = (partial(train, partial(AdaptedByParameters, scale), cross_entropy, coarse) for scale in (2.0, scaling))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.cause == "backward", verdict.explanation
+    assert verdict.evidence["parameters"] == ["up"]
 
 
 def in_bf16(folder: Path, make: Callable[[], nn.Module], loss: Function) -> Verdict:

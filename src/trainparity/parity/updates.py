@@ -37,15 +37,28 @@ def made_otherwise(difference: "Difference") -> list[str]:
     return [name for name, found in zip(left.layout.parameters, chosen.tolist(), strict=True) if found]
 
 
-def _given_alike(difference: "Difference") -> bool:
-    """Tell whether weights and gradients agree far better than the twins' since the window began, and as applied."""
+def traced_since(difference: "Difference") -> slice | None:
+    """Return the rows of the window up to the step; None where a step of it was not traced."""
     row, layout = difference.row, difference.left.layout
     start = next(window.start for window in layout.windows() if window.start <= row < window.stop)
-    rows = slice(start, row + 1)
     window = layout.window or layout.steps[-1] + 1
     if layout.steps[start] % window or layout.steps[row] - layout.steps[start] != row - start:
-        return False
-    if any(bool(trace.arrays[name][rows].any()) for trace in difference.traces for name in _SEVERAL_TIMES):
+        return None
+    return slice(start, row + 1)
+
+
+def evaluated_several_times(difference: "Difference", rows: slice) -> bool:
+    """Tell whether a run evaluates the loss several times in a step: gradients are the first evaluation's alone."""
+    return any(bool(trace.arrays[name][rows].any()) for trace in difference.traces for name in _SEVERAL_TIMES)
+
+
+_SEVERAL_TIMES = ("closure/again", "closure/evaluations")
+
+
+def _given_alike(difference: "Difference") -> bool:
+    """Tell whether weights and gradients agree far better than the twins' since the window began, and as applied."""
+    rows = traced_since(difference)
+    if rows is None or evaluated_several_times(difference, rows):
         return False
     near = [times(difference.distances(kind)[rows, :-1], difference.floor[kind][rows, :-1]) for kind in _GIVEN]
     finite = all(bool(norms(trace, "gradient")[rows].isfinite().all()) for trace in difference.traces)
@@ -57,8 +70,27 @@ def _given_alike(difference: "Difference") -> bool:
 _GIVEN: tuple[Compared, ...] = ("gradient", "start")
 """What goes into an optimizer's step."""
 
-_SEVERAL_TIMES = ("closure/again", "closure/evaluations")
-"""Where the loss is evaluated several times in a step, gradients are recorded of the first evaluation alone."""
+
+def parted_before(difference: "Difference") -> int | None:
+    """Return the first row before the step in which weights of the same bits and near gradients get another update.
+
+    In a coarse format weights that other updates have made for some steps may still be within the floor. Gradients that
+    are within a quarter of their floor turn updates by half of theirs at most, as the part of the numbers that turn,
+    or round the other way, is as large as the gradients are apart, and the distance is its root.
+    """
+    rows = traced_since(difference)
+    if not is_coarse(difference.left.layout) or not difference.same_precision or rows is None:
+        return None
+    if evaluated_several_times(difference, rows):
+        return None
+    off = {kind: (difference.distances(kind)[rows, -1], difference.floor[kind][rows, -1]) for kind in _PARTED}
+    (start, _), (gradient, noise), (update, width) = (off[kind] for kind in _PARTED)
+    found = (start == 0) & (gradient <= _NEAR * noise) & (update > _NEAR**0.5 * width)
+    places = found[:-1].nonzero().flatten().tolist()
+    return rows.start + places[0] if places else None
+
+
+_PARTED: tuple[Compared, ...] = ("start", "gradient", "update")
 
 
 def _explained(difference: "Difference") -> Tensor:

@@ -69,6 +69,8 @@ RULES: tuple[Rule, ...] = (
     loss.batch_coupled,
     weights.weighted_otherwise,
     weights.weighted_at_the_outputs,
+    # What updates have done before.
+    optimizer.other_update_before,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
     randomness.randomness,

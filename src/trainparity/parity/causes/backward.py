@@ -3,10 +3,12 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
     adds_up,
     outputs_agree,
+    own_factor,
     own_gradients_agree,
     same_cut,
     without_gradient,
@@ -34,15 +36,18 @@ def backward(difference: Difference) -> Finding | None:
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
     off = [name for name in chain.backward or chain.parts_on_the_way_back if not name.startswith(INPUT)]
-    own = own_gradients_agree(difference)
-    if not off and own is not False:
+    scaled = abs(own_factor(difference) / chain.factor - 1) > tolerance_of(difference)
+    if not off and not scaled and own_gradients_agree(difference) is not False:
         return _changed_later(difference)
     parameters = [name for name in difference.beyond["gradient"] if name != ALL]
     if off:
         where, advice = f"the gradient of the output of {off[-1]}", ""
     else:
         where = f"the gradient of {parameters[-1] if parameters else 'a parameter'}, though those of all outputs agree,"
-        advice = "look for a term of the loss that takes the weights themselves, a hook on them, or a custom function"
+        advice = (
+            "compare how forward uses the named weights, as by an adapter's scale; look for a term of the loss that "
+            "takes the weights themselves, a hook on them, or a custom function"
+        )
     return Finding(
         f"{where} differs in {difference.runs[1]} from {difference.runs[0]}; the model returns the same, and the "
         "gradient of the loss by that agrees",

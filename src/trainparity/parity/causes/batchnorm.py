@@ -9,8 +9,8 @@ from trainparity.parity.recording.trace import Trace
 @rule(
     "batchnorm-statistics",
     "forward",
-    proof="the first activation beyond the floor, or in a coarse format the first gradient, is a BatchNorm's, and it "
-    "saw batches of another size",
+    proof="the first activation beyond the floor, or in a coarse format the first gradient or "
+    "running statistic, is a BatchNorm's, and it saw batches of another size",
     advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
@@ -19,7 +19,9 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     kinds = difference.left.layout.modules
     norms = [name for name, kind in kinds.items() if "BatchNorm" in kind]
     first = difference.first_activation
-    if difference.stage != "gradient" or not norms or rows[0] == rows[1]:
+    if not norms or rows[0] == rows[1]:
+        return None
+    if difference.stage != "gradient" and not _shows_in_statistics(difference, norms, rows):
         return None
     inside = difference.chain.inside
     if inside and first is not None and "BatchNorm" not in difference.activation_kind():
@@ -33,6 +35,14 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )
+
+
+def _shows_in_statistics(difference: Difference, norms: list[str], rows: list[list[list[int]]]) -> bool:
+    """Tell whether rounding hides it everywhere but in running statistics, which see each batch of another size."""
+    if difference.stage != "buffer" or not is_coarse(difference.left.layout) or sizes(rows[0]) == sizes(rows[1]):
+        return False
+    statistics = {f"{norm}.{name}" for norm in norms for name in ("running_mean", "running_var")}
+    return bool(statistics & set(difference.beyond["buffer"]))
 
 
 def _shows_elsewhere(difference: Difference, norms: list[str]) -> bool:

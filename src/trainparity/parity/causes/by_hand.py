@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import made_by_backward, own_gradients_agree
+from trainparity.parity.causes.passes import made_by_backward, own_factor, own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -35,8 +35,10 @@ def kept_after_backward(trace: Trace, row: int) -> float:
 )
 def clipped_by_hand(difference: Difference) -> Finding | None:
     """The loop shortens the gradient without a function of PyTorch's."""
-    if difference.stage != "gradient" or own_gradients_agree(difference) is not True or _made_larger(difference):
+    if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
         return None
+    if abs(own_factor(difference) - 1) > _AS_LARGE:
+        return None  # the loss is another one then
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]
     if all(applied) and abs(applied[0] / applied[1] - 1) > 1e-3 and not scaled_always(difference):
@@ -71,15 +73,6 @@ def _own_numbers(difference: Difference) -> list[float]:
     several = sum(abs(factor - 1) > 1e-3 for factor in factors) > 1
     one = bool(factors) and max(factors) - min(factors) <= 1e-3 * max(factors)  # which a loss that is scaled makes
     return factors if len(factors) == len(found) and shorter and several and not one else []
-
-
-def _made_larger(difference: Difference) -> bool:
-    """Tell whether backward makes a multiple of the other run's gradients: the loss is another one then."""
-    ours, theirs = (
-        micro.sum(0) / trace.layout.world_size
-        for micro, trace in zip(difference.micro(), difference.traces, strict=True)
-    )
-    return abs(fit(ours, theirs)[0] - 1) > _AS_LARGE
 
 
 _AS_LARGE = 0.1

@@ -7,7 +7,7 @@ import torch
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
+from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, own_factor, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
@@ -19,7 +19,7 @@ from trainparity.records.numbers import exact
     "loss-normalisation",
     "loss",
     proof="the gradient is the reference's times one number, in every parameter (of more than one number, or by a "
-    "count of samples, micro-batches or ranks)",
+    "count of samples, micro-batches or ranks), and so is that of equal outputs, where backward made it",
     advice="divide the summed loss once by the number of samples (or tokens) of the whole global batch",
 )
 def scaled(difference: Difference) -> Finding | None:
@@ -92,16 +92,21 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return False
     if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in difference.traces):
         return True
-    of_outputs = abs(chain.factor / factor - 1) < _SAME_FACTOR
+    of_outputs = _is(factor, chain.factor)
     if not is_coarse(difference.left.layout):
         # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
         other = bool(set(chain.judged) & set(chain.backward))
         other |= _all_zero(difference) and not loss_times(difference, factor)
-        # A factor inside of the model, as of an adapter whose last weights are still zero, comes back to modules there.
-        other |= bool(chain.backward) and not of_outputs
+        # A factor inside of the model, as of an adapter whose last weights are still zero, is made by backward.
+        other |= not of_outputs and (bool(chain.backward) or _is(factor, own_factor(difference)))
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and of_outputs)
+
+
+def _is(factor: float, seen: float) -> bool:
+    """Tell whether what is seen elsewhere is a factor: about as large, and nearer to it than to 1."""
+    return abs(seen / factor - 1) < min(_SAME_FACTOR, abs(seen - 1))
 
 
 def _one_number(difference: Difference) -> bool:

@@ -7,6 +7,8 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, names
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.updates import evaluated_several_times, parted_before, traced_since
 from trainparity.records.numbers import exact
 
 
@@ -57,17 +59,38 @@ def _state_lost(difference: Difference) -> bool:
     return bool(all(kept) and norms[0].any() != norms[1].any())
 
 
+def _moments_differ(difference: Difference) -> bool:
+    """Tell whether what one class of optimizer keeps differs by more than a coarse format hides in each step's update.
+
+    A moment is a sum of gradients, and is apart no further than they are, and rounded twice in each step where it is
+    kept in the weights' format.
+    """
+    norms, classes, rows = difference.pair("state/norm"), _classes(difference), traced_since(difference)
+    if norms is None or rows is None or classes[0] != classes[1] or not is_coarse(difference.left.layout):
+        return False
+    total = [float(torch.linalg.vector_norm(norm)) for norm in norms]
+    units = max(trace.layout.stored_roundoff for trace in difference.traces)
+    rounded = 2 * units * (rows.stop - 1 - rows.start)
+    if not min(total) or abs(total[0] - total[1]) <= (difference.tolerance + rounded) * max(total):
+        return False
+    return difference.same_precision and difference.may_be_update and not evaluated_several_times(difference, rows)
+
+
+def _state_differs(difference: Difference) -> bool:
+    return _state_lost(difference) or _moments_differ(difference)
+
+
 @rule(
     "optimizer-state",
     "update",
     proof="gradients and learning rate agree; another class, or other moments or step counts before the update",
     advice="give both runs one optimizer with one set of options, and restore its state with the weights",
-    differs=_state_lost,
+    differs=_state_differs,
 )
 def optimizer_state(difference: Difference) -> Finding | None:
     """Another optimizer, or other moments and step counts before the update."""
     none_kept = _state_lost(difference)
-    if difference.stage != "update" and not none_kept:
+    if difference.stage != "update" and not none_kept and not _moments_differ(difference):
         return None
     classes = _classes(difference)
     if classes[0] != classes[1]:
@@ -85,7 +108,8 @@ def optimizer_state(difference: Difference) -> Finding | None:
         else ""
     )
     return Finding(
-        f"before step {difference.step} the optimizer's state differs{lost}",
+        f"before step {difference.step} the optimizer's state differs{lost}: its norm is {exact(total[0])} in "
+        f"{difference.runs[0]} and {exact(total[1])} in {difference.runs[1]}",
         {"norm_of_the_state": total, "steps_counted": list(steps)},
     )
 
@@ -146,6 +170,26 @@ def moved_otherwise(difference: Difference) -> Finding | None:
         f"both runs move the weights within the step and pass its samples again; the first gradient agrees, and that "
         f"of the moved weights does not in {difference.runs[1]}",
         {"equal": ["weights before the step", "samples", "outputs of the model", "the first gradient"]},
+    )
+
+
+@rule(
+    "update",
+    "update",
+    proof="in a coarse format, in an earlier step, weights have the same bits, gradients agree, and the updates are "
+    "apart: what they have made since then may be within the floor",
+    advice="compare the code of both optimizers' `step`, and hooks on it",
+)
+def other_update_before(difference: Difference) -> Finding | None:
+    """Updates have been others since an earlier step, which shows in what the weights make."""
+    row = parted_before(difference) if difference.stage == "gradient" else None
+    if row is None:
+        return None
+    step, apart = difference.left.layout.steps[row], float(difference.distances("update")[row, -1])
+    return Finding(
+        f"{difference.runs[1]} makes another update than {difference.runs[0]} since step {step}: there weights have "
+        f"the same bits, gradients agree, and updates are {exact(apart, 2)} of their length apart",
+        {"since": step, "distance_of_updates": apart, "optimizers": _classes(difference)},
     )
 
 

@@ -1,9 +1,14 @@
 """Parameters without a gradient, or that the optimizer does not move."""
 
+import torch
+from torch import Tensor
+
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import norms, stored_rounding
+from trainparity.parity.recording.trace import Trace
 
 
 def _frozen(difference: Difference) -> list[str]:
@@ -107,10 +112,19 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     )
 
 
+def _more_than_rounding(trace: Trace, row: int) -> Tensor:
+    """Return the parameters whose update a run that makes half of it would not round away: bool [P].
+
+    Weights in bf16 take no update that is less than half of their last place.
+    """
+    return norms(trace, "update")[row] > 2 * stored_rounding(trace)[row]
+
+
 @rule(
     "parameters-not-updated",
     "update",
-    proof="a parameter has a gradient and does not move; whether the optimizer holds it",
+    proof="a parameter has a gradient and does not move, by more than its format rounds away; whether the optimizer "
+    "holds it",
     advice="make the optimizer after the model is moved, wrapped or sharded, from all its parameters",
     differs=_unheld_differ,
 )
@@ -118,14 +132,15 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     """Parameters with a gradient that one run does not move."""
     if difference.stage != "update" and not (difference.may_be_update and _unheld(difference)):
         return None
-    moved = [norms > 0 for norms in difference.norms("update")]
+    moved = [lengths > 0 for lengths in difference.norms("update")]
+    seen = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     names = list(difference.left.layout.parameters)
     unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
     otherwise = facts.set_otherwise(difference)
     at_rest = [name not in unheld and bool(apart) for name, apart in zip(names, otherwise.tolist(), strict=True)]
-    lost = (moved[0] != moved[1]) & with_gradient & (not stored_otherwise(difference))
+    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference))
     rows = lost.nonzero().flatten().tolist()
     odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))
     if not odd:
