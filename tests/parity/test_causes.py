@@ -102,6 +102,9 @@ NEW_HEAD = {"activation__sketch": silent("activation/sketch", 5)}
 """A model that returns zeros."""
 
 
+SILENT = {"activation__sketch": silent("activation/sketch", 3)}
+"""A module inside that returns zeros."""
+
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
 OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
@@ -153,6 +156,7 @@ PROVED: dict[str, list[Pair]] = {
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
         (COARSE, {**COARSE, "start__sketch": DECAYED}),
+        ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),
@@ -241,6 +245,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
+        (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),
         ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
     ],
     "loss-or-targets": [

@@ -103,7 +103,7 @@ def test_another_scale_of_an_adapter_that_adds_nothing_yet_is_not_that_of_the_lo
 ) -> None:
     runs = (partial(train, partial(Adapted, scaling), cross_entropy, coarse) for scaling in (2.0, 5.0))
     verdict = compared(*runs, tmp_path)
-    assert verdict.cause == "backward", verdict.explanation
+    assert verdict.cause == "forward", verdict.explanation
     assert verdict.evidence["modules"] == ["up"]
 
 

@@ -116,7 +116,9 @@ class Difference:
         chain, (factor, rest) = self.chain, self.scale
         if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
             return False
-        return abs(factor - 1) <= max(rest, _OTHER_VALUE) < abs(chain.factor - factor) / _PLAINLY
+        noise = max(rest, _OTHER_VALUE)
+        made = abs(self.own_factor / chain.factor - 1) <= noise < abs(chain.factor - factor) / _PLAINLY
+        return made and abs(factor - 1) <= noise
 
     @property
     def other_loss_of_same_bits(self) -> bool:
@@ -202,6 +204,16 @@ class Difference:
         return fit(
             sketches(self.left, "gradient")[self.row].flatten(), sketches(self.right, "gradient")[self.row].flatten()
         )
+
+    @property
+    def own_factor(self) -> float:
+        """What backward passes made in the other run, as a multiple of the reference's; 1 where it was not recorded.
+
+        Of each run it is the mean over ranks.
+        """
+        pairs = zip(self.micro(), self.traces, strict=True)
+        ours, theirs = (micro.sum(0) / trace.layout.world_size for micro, trace in pairs)
+        return fit(ours, theirs)[0] if ours.numel() and theirs.numel() else 1.0
 
     @property
     def tolerance(self) -> float:

@@ -78,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     # What no named fault explains, placed by outputs and their gradients.
     forward.forward,
     forward.hidden_by_zeros,
+    forward.hidden_behind_zeros,
     optimizer.moved_otherwise,
     targets.loss_or_targets,
     penalties.weights_penalised,

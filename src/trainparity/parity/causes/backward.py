@@ -8,7 +8,6 @@ from trainparity.parity.causes.passes import (
     EQUAL,
     adds_up,
     outputs_agree,
-    own_factor,
     own_gradients_agree,
     same_cut,
     without_gradient,
@@ -36,7 +35,7 @@ def backward(difference: Difference) -> Finding | None:
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
     off = [name for name in chain.backward or chain.parts_on_the_way_back if not name.startswith(INPUT)]
-    scaled = abs(own_factor(difference) / chain.factor - 1) > tolerance_of(difference)
+    scaled = abs(difference.own_factor / chain.factor - 1) > tolerance_of(difference)
     if not off and not scaled and own_gradients_agree(difference) is not False:
         return _changed_later(difference)
     parameters = [name for name in difference.beyond["gradient"] if name != ALL]

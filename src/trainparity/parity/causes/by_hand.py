@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import made_by_backward, own_factor, own_gradients_agree
+from trainparity.parity.causes.passes import made_by_backward, own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -37,7 +37,7 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     """The loop shortens the gradient without a function of PyTorch's."""
     if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
         return None
-    if abs(own_factor(difference) - 1) > _AS_LARGE:
+    if abs(difference.own_factor - 1) > _AS_LARGE:
         return None  # the loss is another one then
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]

@@ -71,12 +71,40 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "forward",
+    "forward",
+    proof="outputs and the gradient of the loss by them agree, and only what modules return that is all zeros is given "
+    "another gradient",
+    advice="compare what both runs' forward computes behind the named module: an adapter's scale, a gate",
+)
+def hidden_behind_zeros(difference: Difference) -> Finding | None:
+    """What is made of a module's output differs, which zeros there hide in all but their gradient."""
+    chain = difference.chain
+    if not same_start(difference) or not chain.outputs_agree or chain.given_otherwise or chain.one_sided:
+        return None
+    if not chain.backward or not set(chain.backward) <= set.intersection(*_silent(difference)):
+        return None
+    return Finding(
+        f"what is made of the output of {chain.backward[-1]} differs in {difference.runs[1]} from "
+        f"{difference.runs[0]}: that is zero in this step and hides it in what the model returns, not on the way back",
+        {"modules": chain.backward, "equal": [*EQUAL, "gradients of the outputs"]},
+    )
+
+
+def _silent(difference: Difference) -> list[set[str]]:
+    """Return what returns nothing but zeros, by run."""
+    found = []
+    for trace in difference.traces:
+        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
+        found.append({name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen})
+    return found
+
+
 def _without_effect(difference: Difference) -> set[str]:
     """Return the weights that are zero before the step, of modules that return zeros."""
     found = set(difference.left.layout.parameters)
-    for trace in difference.traces:
-        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
-        silent = {name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen}
+    for trace, silent in zip(difference.traces, _silent(difference), strict=True):
         nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
         weights = zip(trace.layout.parameters, nonzero, strict=True)
         found &= {name for name, filled in weights if not filled and name.removesuffix(".weight") in silent}

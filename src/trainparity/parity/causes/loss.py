@@ -7,7 +7,7 @@ import torch
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, own_factor, same_cut, same_start
+from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
@@ -98,7 +98,7 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         other = bool(set(chain.judged) & set(chain.backward))
         other |= _all_zero(difference) and not loss_times(difference, factor)
         # A factor inside of the model, as of an adapter whose last weights are still zero, is made by backward.
-        other |= not of_outputs and (bool(chain.backward) or _is(factor, own_factor(difference)))
+        other |= not of_outputs and (bool(chain.backward) or _is(factor, difference.own_factor))
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and of_outputs)

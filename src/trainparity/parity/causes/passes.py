@@ -115,15 +115,5 @@ def own_gradients_agree(difference: Difference) -> bool | None:
     return fit(ours, theirs)[1] <= max(difference.tolerance, 1e-5)
 
 
-def own_factor(difference: Difference) -> float:
-    """Return what backward passes made in the other run, as a multiple of the reference's; 1 where it was not recorded.
-
-    Of each run it is the mean over ranks.
-    """
-    pairs = zip(difference.micro(), difference.traces, strict=True)
-    ours, theirs = (micro.sum(0) / trace.layout.world_size for micro, trace in pairs)
-    return fit(ours, theirs)[0] if ours.numel() and theirs.numel() else 1.0
-
-
 EQUAL = ["weights before the step", "samples", "outputs of the model"]
 """What a finding of a loss, or of backward, has found equal."""
