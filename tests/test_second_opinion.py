@@ -1,7 +1,7 @@
 import pytest
 
 from trainparity.records.verdict import Outcome, Verdict, Worst
-from trainparity.second_opinion import in_float64, rounding, settled
+from trainparity.second_opinion import in_float64, rounding, settled, unhidden
 
 
 def judged(distance: float) -> Verdict:
@@ -44,3 +44,27 @@ def test_rounding_has_no_cause() -> None:
     found = rounding(before, "in float64 it vanishes")
     assert (found.verdict, found.weights, found.cause, found.advice) == ("equivalent", "equivalent", None, None)
     assert found.confirmation == "by one process; in float64 it vanishes: it was rounding"
+
+
+@pytest.mark.parametrize(
+    ("distance", "again", "said"),
+    [
+        (3e-3, "different", "the rounding of the runs' own format hid it"),
+        (1e-14, "different", "it was rounding"),
+        (1e-14, "equivalent", "it was rounding"),
+        (3e-3, "equivalent", "the same training there too"),
+    ],
+)
+def test_what_a_coarse_format_hides_is_no_rounding(distance: float, again: Outcome, said: str) -> None:
+    before = judged(0.4).model_copy(update={"verdict": "equivalent"})
+    there = judged(distance).model_copy(update={"verdict": again, "left": "a64", "right": "b64"})
+    found = unhidden(before, there)
+    assert str(found.confirmation).endswith(said)
+    assert (found.left, found.right) == ("a", "b")
+    assert (found.verdict == "different") == ("hid" in said)
+
+
+def test_without_an_answer_in_float64_runs_stay_equivalent() -> None:
+    before = judged(0.4).model_copy(update={"verdict": "equivalent"})
+    found = unhidden(before, Verdict(left="a", right="b", verdict="cannot judge", reason="no twins", margin=16.0))
+    assert (found.verdict, found.confirmation) == ("equivalent", "float64 gave no second opinion: no twins")

@@ -43,7 +43,7 @@ def unhidden(before: Verdict, again: Verdict) -> Verdict:
         return confirmed(before, f"float64 gave no second opinion: {again.reason}")
     vanishes, text = in_float64(before, again)
     if vanishes or again.verdict != "different":
-        return confirmed(before, f"{text}: it was rounding")
+        return confirmed(before, f"{text}: {'it was rounding' if vanishes else 'the same training there too'}")
     hidden = f"{text}: the rounding of the runs' own format hid it"
     return again.model_copy(update={"left": before.left, "right": before.right, "confirmation": hidden})
 

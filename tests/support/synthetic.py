@@ -182,7 +182,13 @@ def twins(count: int = 3, **options: Any) -> list[Trace]:
 
 def floor(**options: Any) -> NoiseFloor:
     """Return the noise floor of the run that `trace` makes of these options."""
-    return NoiseFloor(trace(**options), twins(**options))
+    return NoiseFloor(trace(**options), twins(**options)) if options else _plain_floor()
+
+
+@cache
+def _plain_floor() -> NoiseFloor:
+    """Return that of the run without options, which most pairs are judged by."""
+    return NoiseFloor(trace(), twins())
 
 
 def judge(left: dict[str, Any], right: dict[str, Any], **others: Any) -> Verdict:
