@@ -1,5 +1,7 @@
 """What `trainparity compare` says of folders that hold no complete run, and of runs that go on beyond their twins."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,3 +103,29 @@ def test_a_command_that_failed_is_named_beside_the_verdict_on_its_steps(tmp_path
     assert (found.reason or "").startswith("B failed with exit code 3 after 1 steps; ")
     assert compare_in_detail(tmp_path / "b", tmp_path / "b")[0].reason
     assert compare_folders(tmp_path / "a", tmp_path / "a").reason is None
+
+
+STOPS = """
+import sys, torch, trainparity
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+recorder = trainparity.record(model, optimizer, sys.argv[1], interval=1)
+for step in range(6):
+    if step == int(sys.argv[2]):
+        raise LookupError("no more samples")
+    optimizer.zero_grad()
+    model(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_what_ended_a_training_is_said_beside_its_steps(tmp_path: Path) -> None:
+    for name, stop in (("whole", 9), ("short", 4)):
+        command = [sys.executable, "-c", STOPS, str(tmp_path / name), str(stop)]
+        subprocess.run(command, check=name == "whole", stderr=subprocess.PIPE)
+    found = compare_folders(tmp_path / "whole", tmp_path / "short", names=("A", "B"))
+    assert found.verdict == "cannot judge"
+    assert str(found.reason).endswith("; B: the training ended with LookupError"), found.reason

@@ -166,7 +166,12 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
     unclear = {"verdict": "cannot judge", "weights": None}
     if pair.lengths[0] != pair.lengths[1]:
         of_each = f"{_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}"
-        reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}"
+        ended = [
+            f"; {name}: {trace.layout.settings['ended']}"
+            for name, trace in zip((verdict.left, verdict.right), (pair.left, pair.right), strict=True)
+            if "ended" in trace.layout.settings
+        ]
+        reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.model_copy(update={**unclear, "reason": reason})
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
     if covered == steps:

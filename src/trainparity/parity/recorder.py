@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 import warnings
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -127,7 +128,7 @@ class Recorder:
         self._after = session.watch.optimizer.register_step_post_hook(self._updated)
         session.watch.clipping.on_skipped = self._finish
         session.start(0)
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
         # A process that multiprocessing started, as `torch.multiprocessing.spawn` does, runs finalizers instead.
         self._finalizer = Finalize(None, self.close, exitpriority=0)
 
@@ -142,7 +143,16 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close_after(error)
+
+    def _close_after(self, error: BaseException | None) -> None:
+        """Close, and note what ended the training, if it was an error: a comparison of its steps says so."""
+        if error is not None and not isinstance(error, SystemExit):
+            self._settings = {**self._settings, "ended": f"the training ended with {type(error).__name__}"}
         self.close()
+
+    def _close_at_exit(self) -> None:
+        self._close_after(getattr(sys, "last_value", None))
 
     def log(self, **values: float | Tensor) -> None:
         """Note figures of the current step, such as loss: they make the curve that whole runs are compared by."""
@@ -202,7 +212,7 @@ class Recorder:
         self._closed = True
         if _OPEN.get(self.folder) is self:
             del _OPEN[self.folder]
-        atexit.unregister(self.close)
+        atexit.unregister(self._close_at_exit)
         self._finalizer.cancel()
         self._after.remove()
         self._session.close()
