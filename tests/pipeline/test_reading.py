@@ -46,7 +46,7 @@ def test_an_edit_stays_part_of_the_plan_after_the_run_that_it_caused() -> None:
 
 def test_a_removed_file_is_another_one() -> None:
     SETTING.unlink()
-    assert edited(STAGE) == {str(SETTING): "gone"}
+    assert edited(STAGE) == {str(SETTING): "missing"}
 
 
 def test_what_is_kept_is_made_again_from_the_record() -> None:

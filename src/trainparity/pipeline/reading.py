@@ -8,6 +8,7 @@ another one than when it was first read. What was first read is kept in `.trainp
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from trainparity.hashing import MISSING
 from trainparity.observed import UNKNOWN
 from trainparity.pipeline.contents import contents_of
 from trainparity.records import layout
@@ -15,8 +16,6 @@ from trainparity.records.base import RecordError
 from trainparity.records.files_read import NAME, FilesRead
 
 _FIRST = Path(".trainparity/read")
-_GONE = "gone"
-"""Stands for a file that is not there any more."""
 
 
 def learn(stage: str, before: Iterable[str], runs: Path = Path("runs")) -> None:
@@ -44,7 +43,7 @@ def edited(stage: str) -> dict[str, str]:
     """Return the hash of each file that a stage has read and that is another one than when it first did."""
     first = _read(_FIRST / f"{stage}.json")
     now = contents_of([Path(name) for name in first])
-    found = {name: now.get(Path(name), _GONE) for name in sorted(first)}
+    found = {name: now.get(Path(name), MISSING) for name in sorted(first)}
     return {name: content for name, content in found.items() if content != first[name]}
 
 
