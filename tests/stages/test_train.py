@@ -14,5 +14,5 @@ from trainparity.validation import ParamsError
 def test_a_name_of_no_configuration_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(CONTENT))
-    with pytest.raises(ParamsError, match=r"^params\.yaml: configs: '.*' is not one of cpu, "):
+    with pytest.raises(ParamsError, match=r"^params\.yaml: configs: '.*' is not one of compiled, cpu, "):
         main(name)
