@@ -3,6 +3,9 @@
 import hashlib
 from pathlib import Path
 
+MISSING = "missing"
+"""Stands for the content of what is not there, which may be meant: what comes later is a change."""
+
 
 def hash_of(path: Path) -> str:
     """Return the first 16 digits of a file's SHA-256."""

@@ -3,69 +3,165 @@
 No syntax tree shows all of them: a module's name may be computed, a folder put on `sys.path`, a setting kept in a file.
 """
 
+import importlib.util
 import os
+import stat
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainparity.hashing import hash_of
+from trainparity.hashing import MISSING, hash_of
 
 UNKNOWN = ""
-"""Stands for a content that may be another one than was read: the file was changed after this process had begun."""
+"""Stands for a content that may be another one than was read: the file was changed after this process had read it."""
 
 _OURS = Path(__file__).resolve().parent
-_MADE = frozenset({".git", ".dvc", ".trainparity", "__pycache__", "site-packages", "dist-packages"})
-"""Folders of what is made or installed."""
+_INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
+_MADE = _INSTALLED | {".git", ".dvc", ".trainparity"}
+"""Folders of what is made or installed, wherever they lie below the working directory."""
+
+_MOVES = {"os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.remove": (0,)}
+"""Events by which a file comes or goes, and which of their arguments name it."""
+
+_State = tuple[int, ...]
+"""What a file was when it was looked at; empty: it was not there."""
 
 
 class Observed:
-    """The files below the working directory, and the modules anywhere, that this process reads from now on.
+    """What this process reads from now on: files below the working directory, the user's modules, data beside these.
 
-    What is installed, part of Python or ours is left out, and so is what the process writes itself. Python tells of
-    every file that it opens (audit hooks, PEP 578); it does not know of those that a library's own code opens.
+    A file that is asked for and not there counts as `MISSING`: one that comes later changes the program. What is
+    installed, part of Python or ours is left out, and so is what the process writes itself. Python tells of every file
+    that it opens (audit hooks, PEP 578); it does not know of those that a library's own code opens.
     """
 
     def __init__(self, made: Iterable[Path] = ()) -> None:
         """Begin to note; `made` are files and folders that other stages made, which have dependencies of their own."""
         self._folder, self._began_ns = Path.cwd(), time.time_ns()
-        self._left_out = [*_installed(), *map(_absolute, made)]
-        self._read: set[Path] = set()
+        self._left_out = [*_installed(self._folder), *map(_absolute, made)]
+        self._read: dict[Path, _State] = {}
+        self._updated: set[Path] = set()
         self._written: set[Path] = set()
+        self._searched = _Searched(self._is_own)
         sys.addaudithook(self._note)
+        sys.meta_path.append(self._searched)  # the last one: it is asked for what no other finds
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str | bytes):
-            path, _, flags = arguments
-            written = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-            with suppress(OSError):  # the working directory is gone
-                (self._written if written else self._read).add(_absolute(os.fsdecode(path)))
+        with suppress(OSError, ValueError):  # the working directory is gone; a name that no file can have
+            if event == "open" and isinstance(arguments[0], str | bytes):
+                path, mode, flags = arguments
+                self._opened(_absolute(os.fsdecode(path)), flags, by_number=mode is None)
+            elif event in _MOVES:
+                names = [arguments[index] for index in _MOVES[event]]
+                self._written |= {_absolute(os.fsdecode(name)) for name in names if not isinstance(name, int)}
+
+    def _opened(self, path: Path, flags: int, *, by_number: bool) -> None:
+        """Note a file that is about to be opened; `by_number`: its name may be one in another folder (`dir_fd`)."""
+        writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        path = path if writes else _source_of(path)
+        state = self._read[path] if path in self._read else _state(path)
+        if writes:
+            if not state or not flags & os.O_RDWR or flags & os.O_TRUNC:
+                self._written.add(path)
+                return
+            self._updated.add(path)  # as an array that is mapped
+        if state or (state is not None and not by_number):
+            self._read[path] = state
 
     def files(self) -> dict[str, str]:
         """Return the hash of each file by its path, from the working directory if it lies below."""
-        below = {path for path in self._read - self._written if path.is_relative_to(self._folder)}
-        named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        modules = {_absolute(file) for file in named if isinstance(file, str)}
-        found = sorted(path for path in below | modules if self._counts(path))
-        return {self._name(path): self._content(path) for path in found}
+        modules = dict(_modules())
+        packages = {path.parent for path, is_package in modules.items() if is_package and self._is_own(path)}
+        beside = {path.parent for path in modules if self._is_own(path)}
+        opened = {
+            path
+            for path in self._read
+            if path.is_relative_to(self._folder) or path.parent in beside or not packages.isdisjoint(path.parents)
+        }
+        own = {path for path in (opened | modules.keys()) - self._written if self._is_own(path)}
+        found = {path: content for path in own if (content := self._content(path)) is not None}
+        found |= {path: MISSING for path in self._searched.files() if path.is_relative_to(self._folder)}
+        return {self._name(path): found[path] for path in sorted(found)}
 
-    def _counts(self, path: Path) -> bool:
-        return (
-            path.is_file()
-            and not _MADE.intersection(path.parts)
-            and not any(path.is_relative_to(folder) for folder in self._left_out)
-        )
+    def _is_own(self, path: Path) -> bool:
+        if any(path.is_relative_to(folder) for folder in self._left_out):
+            return False
+        if path.is_relative_to(self._folder):
+            return _MADE.isdisjoint(path.relative_to(self._folder).parts)
+        return _INSTALLED.isdisjoint(path.parts)
 
     def _name(self, path: Path) -> str:
         return (path.relative_to(self._folder) if path.is_relative_to(self._folder) else path).as_posix()
 
-    def _content(self, path: Path) -> str:
-        changed_ns = path.stat().st_mtime_ns
-        return UNKNOWN if changed_ns > self._began_ns else _hash_of(path, changed_ns)
+    def _content(self, path: Path) -> str | None:
+        """Return the hash of what was read; None if this is no file, or one that the process made itself."""
+        first, now = self._read.get(path), _state(path)
+        if now is None or (now != first and path in self._updated):
+            return None
+        if first is None:  # a module that was imported before
+            return None if not now else UNKNOWN if _changed_ns(now) > self._began_ns else _hash_of(path, now)
+        if now == first:
+            return _hash_of(path, now) if now else MISSING
+        return None if first and not now and _changed_ns(first) > self._began_ns else UNKNOWN
+
+
+class _Searched:
+    """A finder that finds no module, but notes where those that the user's code asks for were searched."""
+
+    def __init__(self, is_own: Callable[[Path], bool]) -> None:
+        self._is_own, self._folders = is_own, dict[str, list[str]]()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> None:
+        frame = sys._getframe(1)
+        while frame.f_back and str(frame.f_globals.get("__name__")).startswith("importlib"):
+            frame = frame.f_back
+        asking = frame.f_code.co_filename
+        if not asking.startswith("<") and self._is_own(_absolute(asking)):
+            self._folders[name] = list(sys.path if path is None else path)
+
+    def files(self) -> Iterator[Path]:
+        """Yield where a module could come to lie that was not found."""
+        for name, folders in self._folders.items():
+            last = name.rpartition(".")[2]
+            places = [_absolute(folder) / file for folder in folders for file in (f"{last}.py", f"{last}/__init__.py")]
+            yield from (place for place in places if name not in sys.modules and self._is_own(place))
+
+
+def _modules() -> Iterator[tuple[Path, bool]]:
+    """Yield the file of each module that is imported, and whether that is a package."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            yield _absolute(file), hasattr(module, "__path__")
+
+
+def _source_of(path: Path) -> Path:
+    """Return the source of a compiled module, which Python opens in its place; of any other file itself."""
+    if path.suffix == ".pyc":
+        with suppress(ValueError, NotImplementedError):
+            return Path(importlib.util.source_from_cache(str(path)))
+    return path
+
+
+def _state(path: Path) -> _State | None:
+    """Return what tells whether a file was changed or replaced; empty if it is not there, None if it is no file."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
+
+
+def _changed_ns(state: _State) -> int:
+    """Return when a file was last changed or put where it is."""
+    return state[0]
 
 
 def _absolute(path: str | Path) -> Path:
@@ -73,12 +169,12 @@ def _absolute(path: str | Path) -> Path:
 
 
 @cache
-def _hash_of(path: Path, _changed_ns: int) -> str:
+def _hash_of(path: Path, _as_it_is: _State) -> str:
     return hash_of(path)
 
 
-def _installed() -> list[Path]:
-    """Return the folders of Python, of what is installed and of ours."""
+def _installed(folder: Path) -> list[Path]:
+    """Return the folders of Python, of what is installed and of ours; the environment may itself be around `folder`."""
     python = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    environment = [sys.prefix] if sys.prefix != sys.base_prefix else []
-    return [_OURS, *map(Path, (*python, *environment))]
+    environment = sys.prefix != sys.base_prefix and not folder.is_relative_to(sys.prefix)
+    return [_OURS, *map(Path, (*python, *([sys.prefix] if environment else [])))]

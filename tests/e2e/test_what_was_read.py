@@ -1,5 +1,6 @@
 """Files that no import shows: edited, they make run again what has read them; as they were, nothing runs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -90,10 +91,43 @@ def test_each_content_has_its_results(project: Project) -> None:
     assert would_run(project) == set()
 
 
-def test_without_what_is_kept_of_them_no_edit_goes_unseen(project: Project) -> None:
+def test_dvc_replaces_a_plan_without_asking(project: Project) -> None:
+    """The plans that stages have completed are none that `probe` wrote."""
+    project.run("dvc", "repro", "--force", "--single-item", "train@halves")
+    project.run("dvc", "checkout")
+    assert not would_run(project) & TRAINING
+
+
+def test_without_anything_but_dvcs_cache_each_content_has_its_own_results(project: Project) -> None:
+    path, losses = project.folder / "settings/loss.json", project.folder / "runs/state/halves/loss.csv"
+    before = losses.read_text()
+    for made in (".trainparity", "runs", "reports", "data"):
+        shutil.rmtree(project.folder / made)
+    path.write_text("5.0\n")
+    project.run("dvc", "repro")
+    assert losses.read_text() != before
+    path.write_text(FILES["settings/loss.json"])
+    for made in (".trainparity", "runs", "reports", "data"):
+        shutil.rmtree(project.folder / made)
+    assert not project.stages("dvc", "repro") & TRAINING
+    assert losses.read_text() == before
+
+
+def test_without_the_notes_of_what_was_read_no_edit_goes_unseen(project: Project) -> None:
     path = project.folder / "settings/loss.json"
-    for kept in (project.folder / ".trainparity/read").rglob("*.json"):
-        kept.unlink()
+    shutil.rmtree(project.folder / ".dvc/cache/runs/trainparity")
     path.write_text("3.0\n")
     assert would_run(project) >= TRAINING
+    path.write_text(FILES["settings/loss.json"])
+
+
+def test_a_temporary_experiment_has_read_the_same(project: Project) -> None:
+    path = project.folder / "settings/loss.json"
+    project.run("dvc", "repro")
+    project.run("git", "add", ".")
+    project.run("git", "commit", "--quiet", "-m", "with a file that is read")
+    assert not project.stages("dvc", "exp", "run", "--temp", "experiment") & TRAINING
+    path.write_text("4.0\n")
+    assert project.stages("dvc", "exp", "run", "--temp", "experiment") >= TRAINING
+    assert not project.stages("dvc", "exp", "run", "--temp", "experiment") & TRAINING
     path.write_text(FILES["settings/loss.json"])

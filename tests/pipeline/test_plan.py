@@ -12,7 +12,8 @@ from tests.support.project import ROOT
 from trainparity import params, validation
 from trainparity.environment import Environment
 from trainparity.pipeline import plans as files
-from trainparity.pipeline.plan import Plan, Planner
+from trainparity.pipeline.plan import Plan
+from trainparity.pipeline.planner import Planner
 
 HERE = Environment(
     system="Linux", machine="x86_64", python="3.11.7", torch="2.11.0", torchvision="0.26.0", cuda=None,

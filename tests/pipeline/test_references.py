@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,23 @@ def test_only_what_changed_is_trained_and_a_forced_run_trains_all(first: dict[st
     assert layout.needed(RUNS, "a").read_bytes() == needed  # the same bits again
 
 
-def test_a_damaged_mark_means_training_again(first: dict[str, int]) -> None:
-    (layout.report(Path(".trainparity/kept/runs"), "reference-fp32") / "made-from.json").write_text("{")
+KEPT = Path(".trainparity/kept/runs")
+
+
+def damaged_mark() -> None:
+    (layout.report(KEPT, "reference-fp32") / "made-from.json").write_bytes(b"\xff\xfe{")
+
+
+def cut_trace() -> None:
+    trace = layout.state(KEPT, "reference-fp32") / "trace.safetensors"
+    content = trace.read_bytes()
+    trace.unlink()  # the stage's own may be a link to it
+    trace.write_bytes(content[: len(content) // 2])
+    layout.needed(KEPT, "a").write_text("{")
+
+
+@pytest.mark.parametrize("damage", [damaged_mark, cut_trace])
+def test_a_damaged_one_is_trained_again(first: dict[str, int], damage: Callable[[], None]) -> None:
+    damage()
     again = trained(CONTENT)
     assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]

@@ -8,10 +8,13 @@ import yaml
 from tests.pipeline.test_plan import CONTENT, HERE
 from trainparity import params
 from trainparity.errors import UserError
+from trainparity.hashing import hash_of
+from trainparity.observed import UNKNOWN
 from trainparity.pipeline import plans
-from trainparity.pipeline.reading import keep
+from trainparity.pipeline.reading import complete
 from trainparity.pipeline.unedited import check_unedited
 from trainparity.records import layout
+from trainparity.records.files_read import NAME, FilesRead
 
 MINE = "from tests.support.mlp import Mlp as Mine\n"
 
@@ -44,6 +47,11 @@ def test_an_edited_setting_is_named() -> None:
 
 
 def test_so_is_a_file_that_an_earlier_run_has_read() -> None:
-    keep("train/ddp", {"setting.json": "0123456789abcdef"})
-    with pytest.raises(UserError, match=r"setting\.json was edited"):
+    setting, plan = Path("setting.json"), plans.PLANS / "train/ddp.json"
+    setting.write_text("1")
+    FilesRead(files={"setting.json": hash_of(setting), "made": UNKNOWN}).write(Path("runs/report/ddp") / NAME)
+    complete("train/ddp", plan)
+    check_unedited("train/ddp", "")
+    setting.write_text("2")
+    with pytest.raises(UserError, match=r"train@ddp: setting\.json was edited"):
         check_unedited("train/ddp", "")

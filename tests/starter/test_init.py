@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from trainparity import starter
-from trainparity.cli.pipeline import order, run_stages, train_one
+from trainparity.cli.pipeline import order, reproduce, run_stages, train_one
 from trainparity.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +54,30 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
         again.returncode == 2
         and again.stderr == "params.yaml, params.schema.json, workload.py: there already; --force replaces them\n"
     )
+
+
+@pytest.mark.parametrize("text", ["", "stages: {}\n", "[]\n"])
+def test_to_a_pipeline_without_stages_no_command_calls_all_up_to_date(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    starter.write(tmp_path, dvc=True, force=False)
+    Path("dvc.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"^dvc\.yaml: has no `stages`"):
+        reproduce()
+    command = [sys.executable, "-m", "trainparity.cli", "status"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("dvc.yaml: has no `stages`")
+
+
+def test_settings_that_dvc_can_not_read_are_named_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    starter.write(tmp_path, dvc=True, force=False)
+    Path("params.yaml").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"^params\.yaml: nested too deeply to be read$"):
+        reproduce()
 
 
 def test_without_dvc_the_same_stages_run_in_the_same_order() -> None:

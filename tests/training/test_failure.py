@@ -22,6 +22,11 @@ def compiling(output: str) -> BaseException:
     return raised(InductorError(CppCompileError(["g++", "header.hpp"], output), None))
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_and_any_other_limit_is_for_want_of_room(number: int) -> None:
+    assert is_for_want_of_room(raised(RuntimeError("no checkpoint"), OSError(number, os.strerror(number), "state")))
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_what_a_compiler_could_not_write_is_for_want_of_room(number: int) -> None:
     assert is_for_want_of_room(compiling(f"fatal error: when writing output to header.i: {os.strerror(number)}"))

@@ -12,7 +12,7 @@ from trainparity import params as parameters
 from trainparity import validation, workloads
 from trainparity.cli import answers
 from trainparity.cli.app import ParamsPath, command
-from trainparity.cli.pipeline import train_one
+from trainparity.cli.pipeline import require_stages, train_one
 from trainparity.environment import NODES, detect
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.params import reference_name
@@ -38,6 +38,7 @@ def status(json_path: answers.JsonPath = None) -> None:
     from trainparity.pipeline import plans, schedule
 
     params = parameters.load(Path("params.yaml"))
+    require_stages()
     made = plans.make(params, detect())
     changed, stages = plans.changes(made), plans.to_run(made, params)
     time = schedule.seconds(stages)

@@ -32,10 +32,12 @@ def reproduce(*arguments: str) -> int:
     On SIGINT, which reaches both, DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
 
     Raises:
-        UserError: DVC or the pipeline's stages are missing; with none DVC would call everything up to date.
+        UserError: DVC or the pipeline's stages are missing, or params.yaml can't be read.
     """
     extras.require("dvc")
-    _require_stages(Path(starter.PIPELINE))
+    require_stages()
+    if (settings := Path(starter.PARAMS)).exists():
+        read_yaml(settings)  # DVC reads it too, and says less of what is wrong
     if mended := repair(Path.cwd()):
         print(mended, flush=True)
     with warm_workers():
@@ -76,9 +78,15 @@ def _follow(arguments: Sequence[str]) -> int:
             signal.signal(number, handler)
 
 
-def _require_stages(path: Path) -> None:
+def require_stages() -> None:
+    """Refuse a dvc.yaml without stages, to which all is up to date; without the file the stages run one by one.
+
+    Raises:
+        UserError: names the file.
+    """
+    path = Path(starter.PIPELINE)
     if not path.exists():
-        return  # DVC says what is missing
+        return
     content = read_yaml(path)
     if not isinstance(content, dict) or not content.get("stages"):
         raise UserError(f"{path}: has no `stages`; without this file the stages run one after the other")

@@ -18,8 +18,7 @@ from importlib.machinery import (
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
-MISSING = "missing"
-"""Stands for an import that finds nothing, which may be meant: one that comes later changes the program."""
+from trainparity.hashing import MISSING
 
 
 @dataclass(frozen=True)

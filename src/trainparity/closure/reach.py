@@ -12,8 +12,8 @@ from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SU
 from pathlib import Path
 
 from trainparity.closure.imports import imported
-from trainparity.closure.modules import MISSING, data_files, forget, locate, version_of
-from trainparity.hashing import hash_of
+from trainparity.closure.modules import data_files, forget, locate, version_of
+from trainparity.hashing import MISSING, hash_of
 
 _OURS = __name__.partition(".")[0]
 _COMPUTES_WITH = ("numpy", "pillow", "scikit-learn")

@@ -58,13 +58,18 @@ def made_before(spec: RunSpec, runs: Path) -> Status | None:
 def _is_of(spec: RunSpec, report: Path) -> bool:
     """Tell whether what a folder reports was, or is to be, measured of the same run with the same timing."""
     path = report / _MADE_FROM
-    return path.exists() and path.read_text(encoding="utf-8") == _MadeFrom.of(spec).as_json()
+    return _holds(path, _MadeFrom.of(spec).as_json())
+
+
+def _holds(path: Path, text: str) -> bool:
+    """Tell whether a file is there with just this text; a damaged one may hold any bytes."""
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _train(spec: RunSpec) -> Status:
     """Run the workers; an earlier interrupted run of the same identity, and of the same files read, is resumed."""
     mark, identity = spec.work / "identity", spec.identity()
-    if not mark.exists() or mark.read_text() != identity or not files_read.as_they_were(spec.work):
+    if not _holds(mark, identity) or not files_read.as_they_were(spec.work):
         shutil.rmtree(spec.work, ignore_errors=True)
         write_text(mark, identity)
     report = spec.work / "report"

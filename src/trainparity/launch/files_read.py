@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from trainparity.hashing import hash_of
+from trainparity.hashing import MISSING, hash_of
 from trainparity.records.base import RecordError
 from trainparity.records.files_read import NAME, FilesRead
 
@@ -17,7 +17,11 @@ def as_they_were(folder: Path) -> bool:
         files = FilesRead.read(path).files
     except RecordError:
         return False
-    return all(Path(name).is_file() and hash_of(Path(name)) == digest for name, digest in files.items())
+    return all(_content(Path(name)) == digest for name, digest in files.items())
+
+
+def _content(path: Path) -> str:
+    return hash_of(path) if path.is_file() else MISSING
 
 
 def hand_over(work: Path, report: Path) -> None:

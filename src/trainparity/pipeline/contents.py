@@ -13,8 +13,8 @@ _KNOWN = Path(".trainparity/contents.json")
 class Contents(Record):
     """Hashes that are computed already."""
 
-    files: dict[str, tuple[int, int, str]]
-    """Of each file its size in bytes, the time of its last change in nanoseconds, and its hash."""
+    files: dict[str, tuple[int, int, int, int, str]]
+    """Of each file its size, two times of its last change, its number in its file system, and its hash."""
 
 
 def content_of(path: Path) -> str:
@@ -35,21 +35,25 @@ def contents_of(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _digests(files: Iterable[Path]) -> dict[Path, str]:
-    """Return the SHA-256 of each file; one is read again where its size or time is another one."""
+    """Return the SHA-256 of each file; one is read again where its size, a time or its number is another one.
+
+    What unpacks or copies a file can give it any time of modification; the time of the change itself nobody can set.
+    """
     try:
         known = Contents.read(_KNOWN).files
-    except RecordError:  # the first time
+    except RecordError:  # the first time, or of an earlier version
         known = {}
     found = dict(known)
     digests: dict[Path, str] = {}
     for file in files:
         status = file.stat()
+        now = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         as_it_was = known.get(str(file))
-        if as_it_was is None or as_it_was[:2] != (status.st_size, status.st_mtime_ns):
+        if as_it_was is None or as_it_was[:-1] != now:
             with file.open("rb") as stream:
-                as_it_was = (status.st_size, status.st_mtime_ns, hashlib.file_digest(stream, "sha256").hexdigest())
+                as_it_was = (*now, hashlib.file_digest(stream, "sha256").hexdigest())
         found[str(file)] = as_it_was
-        digests[file] = as_it_was[2]
+        digests[file] = as_it_was[-1]
     if found != known:
         Contents(files=found).write(_KNOWN)
     return digests

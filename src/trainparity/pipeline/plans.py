@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from trainparity import validation
 from trainparity.environment import Environment
 from trainparity.params import COUNTERPART, Params
-from trainparity.pipeline.plan import Plan, Planner
-from trainparity.pipeline.reading import learn
+from trainparity.pipeline import cache
+from trainparity.pipeline.plan import Plan
+from trainparity.pipeline.planner import Planner
 from trainparity.placement import Unavailable, place
 from trainparity.records.base import RecordError
 
 PLANS = Path("runs/plan")
 _LOCK = Path("dvc.lock")
-_CACHE = Path(".dvc/cache/files/md5")
 
 
 def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
@@ -29,11 +29,8 @@ def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
 
 
 def make(params: Params, environment: Environment) -> dict[str, Plan]:
-    """Return the plans of all stages, after taking from the last runs' records what these have read."""
-    planner, last = Planner(params, environment), dict(_of_last_run())
-    for name in planner.names:
-        learn(name, last[name].also_read if name in last else ())
-    return planner.plans()
+    """Return the plans of all stages."""
+    return Planner(params, environment).plans()
 
 
 def check_stages(plans: Mapping[str, Plan], path: Path = Path("dvc.yaml")) -> None:
@@ -148,15 +145,12 @@ def _trains_anew(old: Plan | None, new: Plan | None) -> bool:
 
 def _of_last_run() -> Iterator[tuple[str, Plan]]:
     """Yield the plans that stages last ran with."""
-    cache = next(
-        (folder / _CACHE for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".dvc").exists()), _CACHE
-    )
     for stage in _stages(_LOCK).values():
         for path, digest in _entries(stage, "deps"):
             if not path.is_relative_to(PLANS):
                 continue
             try:
-                yield path.relative_to(PLANS).with_suffix("").as_posix(), Plan.read(cache / digest[:2] / digest[2:])
+                yield path.relative_to(PLANS).with_suffix("").as_posix(), Plan.read(cache.file(digest))
             except RecordError:  # it went with a cleared cache
                 continue
 
@@ -207,7 +201,9 @@ def _differs(path: Path, digest: str) -> bool:
 def differences(old: Plan, new: Plan) -> Iterator[str]:
     """Yield what is another thing in one of two plans of a stage than in the other, each in a few words."""
     yield from _between(old.files, new.files, "{name} {how}")
-    yield from _between(old.also_read, new.also_read, "{name} was edited")
+    both = old.also_read.keys() & new.also_read.keys()  # other code, or other settings, may read other files
+    for name in sorted(name for name in both if old.also_read[name] != new.also_read[name]):
+        yield f"{name} was edited"
     yield from _between(old.distributions, new.distributions, "{name} is {new}, was {old}")
     if old.environment != new.environment:
         yield "the machine or image is another one"

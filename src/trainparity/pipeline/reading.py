@@ -1,56 +1,91 @@
-"""What a stage's processes have read besides what their imports show, and what of it was edited since.
+"""What a stage's processes have read besides what their imports show: it completes the plan that the stage ran with.
 
-A run's record (`records/files_read.py`) is there only after it: were its files part of the plan at once, the plan would
-be another one after the first run, and all would run again. So a file is part of a plan from when its content is
-another one than when it was first read. What was first read is kept in `.trainparity/read`, one file a stage.
+Which files these are is known when the stage has run. It writes them into its plan then, before DVC notes that as what
+the results were made from: so each result is kept with all contents that made it, and is never taken for another's.
+
+The next `probe` has to make the same plan at once. So the files are noted by the rest of the plan, beside DVC's own
+notes of what it ran, which lie and travel where the results do. Where the note is lost, the plan is another one: the
+stage runs again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from trainparity.hashing import MISSING
 from trainparity.observed import UNKNOWN
+from trainparity.pipeline import cache
 from trainparity.pipeline.contents import contents_of
+from trainparity.pipeline.plan import Plan
 from trainparity.records import layout
-from trainparity.records.base import RecordError
+from trainparity.records.base import RecordError, write_text
 from trainparity.records.files_read import NAME, FilesRead
 
-_FIRST = Path(".trainparity/read")
-_GONE = "gone"
-"""Stands for a file that is not there any more."""
+RECORDS = Path(".trainparity/records")
+"""What the stages of no run have read, each in a folder of its name."""
 
 
-def learn(stage: str, before: Iterable[str], runs: Path = Path("runs")) -> None:
-    """Take what a stage's runs have read for the first time from their records.
+def remembered(stage: str, digest: str) -> dict[str, str]:
+    """Return the hash, as it is now, of each file that a stage is known to read besides the rest of its plan.
 
     Args:
         stage: As its plan is named.
-        before: Files that are part of the plan it last ran with: what was first read of them may be lost.
+        digest: The plan's.
+    """
+    return as_now(_read(_note(stage, digest)))
+
+
+def as_now(files: Iterable[str]) -> dict[str, str]:
+    """Return the hash of each file as it is now."""
+    files = list(files)
+    now = contents_of([Path(name) for name in files])
+    return {name: now.get(Path(name), MISSING) for name in files}
+
+
+def complete(stage: str, path: Path, runs: Path = Path("runs")) -> None:
+    """Write into a stage's plan what its processes have read, and note it.
+
+    Args:
+        stage: As its plan is named.
+        path: The plan's file; a stage without one depends on nothing that could be read.
         runs: Where runs leave their reports.
     """
-    keep(stage, dict.fromkeys(before, UNKNOWN))
-    for record in _records(stage, runs):
-        keep(stage, _read(record))
+    if not path.exists():
+        return
+    plan = Plan.read(path).completed(_union(map(_read, _records(stage, runs))))
+    if plan.also_read:
+        plan.write(path)
+        with suppress(OSError):  # as on a full disk, or in a container without this folder: the stage may run again
+            FilesRead(files=plan.also_read).write(_note(stage, plan.digest))
+            _put_into_cache(plan)
 
 
-def keep(stage: str, files: Mapping[str, str]) -> None:
-    """Keep the hash of each file that a stage has read, unless there is one of an earlier time."""
-    path = _FIRST / f"{stage}.json"
-    first = _read(path)
-    if known := files.keys() - first.keys():
-        FilesRead(files=first | {name: files[name] for name in sorted(known)}).write(path)
+def _note(stage: str, digest: str) -> Path:
+    return (cache.notes() or Path(".trainparity/read")) / stage / f"{digest}.json"
 
 
-def edited(stage: str) -> dict[str, str]:
-    """Return the hash of each file that a stage has read and that is another one than when it first did."""
-    first = _read(_FIRST / f"{stage}.json")
-    now = contents_of([Path(name) for name in first])
-    found = {name: now.get(Path(name), _GONE) for name in sorted(first)}
-    return {name: content for name, content in found.items() if content != first[name]}
+def _put_into_cache(plan: Plan) -> None:
+    """Keep a plan where DVC has those that `probe` made: it would ask before it replaces the plan's file by those."""
+    text = plan.as_json()
+    file = cache.file(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest())
+    if cache.folder() and not file.exists():
+        write_text(file, text)
+        file.chmod(0o444)  # as DVC does
+
+
+def _union(records: Iterable[dict[str, str]]) -> dict[str, str]:
+    """Return the hash of each file that runs have read; where they have read several contents, nobody knows it."""
+    found: dict[str, str] = {}
+    for files in records:
+        found |= {name: digest if found.get(name, digest) == digest else UNKNOWN for name, digest in files.items()}
+    return found
 
 
 def _records(stage: str, runs: Path) -> Iterator[Path]:
     """Yield the records of a stage's runs."""
     folders = {
+        "prepare": RECORDS / "prepare",
         "reference": runs / layout.REFERENCE,
         "curves": layout.curves(runs),
         "picture": layout.picture(runs),

@@ -9,7 +9,7 @@ from trainparity.environment import Environment
 from trainparity.launch.runs import reference_that_is_there, run_reference
 from trainparity.params import COUNTERPART, Params, reference_name
 from trainparity.records import layout
-from trainparity.records.base import Record, replacing
+from trainparity.records.base import Record, RecordError, replacing
 from trainparity.records.run import Status
 
 _KEPT = Path(".trainparity/kept")
@@ -25,6 +25,13 @@ class Needed(Record):
     """Over all files of the reference's state, their names included."""
 
 
+class Kept(Record):
+    """What a reference's kept state was when it was put there: a damaged disk or a hand may have changed it."""
+
+    sha256: str
+    """As in `Needed`."""
+
+
 def train_references(params: Params, environment: Environment, *, runs: Path, data: Path) -> dict[str, Status]:
     """Train the references, then say which configuration needs which; return their status by entry of `references`.
 
@@ -38,7 +45,10 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     """
     kept = _KEPT / runs if not runs.is_absolute() else runs / ".kept"
     there = {
-        name: reference_that_is_there(params, environment, name, runs=kept, data=data) for name in params.references
+        name: reference_that_is_there(params, environment, name, runs=kept, data=data)
+        if _is_whole(name, kept)
+        else None
+        for name in params.references
     }
     needed = {run: params.reference_of(run) for run in (*params.configs, COUNTERPART)}
     removed = _remove_others(params, kept)
@@ -51,13 +61,33 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
             _copy(name, kept, runs)
         found[name] = status or run_reference(params, environment, name, runs=runs, data=data)
         if not status and found[name].status == "trained":
-            _copy(name, runs, kept)
+            _keep(name, runs, kept)
     digests = {name: _digest(layout.state(runs, reference_name(name))) for name in params.references}
     for place in (kept, runs):
         shutil.rmtree(layout.needed(place, COUNTERPART).parent, ignore_errors=True)
         for run, reference in needed.items():
             Needed(reference=reference, sha256=digests[reference]).write(layout.needed(place, run))
     return found
+
+
+def _keep(reference: str, runs: Path, kept: Path) -> None:
+    """Put a trained reference to the kept ones, and say last what it was."""
+    mark = _mark(reference, kept)
+    mark.unlink(missing_ok=True)
+    _copy(reference, runs, kept)
+    Kept(sha256=_digest(layout.state(kept, reference_name(reference)))).write(mark)
+
+
+def _is_whole(reference: str, kept: Path) -> bool:
+    """Tell whether a kept reference's state is what was put there: a damaged one would be handed over as good."""
+    try:
+        return Kept.read(_mark(reference, kept)).sha256 == _digest(layout.state(kept, reference_name(reference)))
+    except RecordError:  # there is none
+        return False
+
+
+def _mark(reference: str, kept: Path) -> Path:
+    return kept / layout.REFERENCE / "kept" / f"{reference}.json"
 
 
 def _copy(reference: str, here: Path, there: Path) -> None:
@@ -82,7 +112,12 @@ def _link(source: str, target: str) -> None:
 
 def _needed_before(kept: Path) -> dict[str, str]:
     """Return which configuration needed which reference when the stage last ran."""
-    return {path.stem: Needed.read(path).reference for path in layout.needed(kept, COUNTERPART).parent.glob("*.json")}
+    try:
+        return {
+            path.stem: Needed.read(path).reference for path in layout.needed(kept, COUNTERPART).parent.glob("*.json")
+        }
+    except RecordError:  # damaged, as after a crash
+        return {}
 
 
 def _remove_others(params: Params, kept: Path) -> bool:
@@ -95,6 +130,7 @@ def _remove_others(params: Params, kept: Path) -> bool:
     ]
     for path in others:
         shutil.rmtree(path)
+        _mark(path.name, kept).unlink(missing_ok=True)
     return bool(others)
 
 

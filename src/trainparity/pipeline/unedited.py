@@ -6,8 +6,11 @@ from trainparity import params
 from trainparity.closure import Closure, hashes_now
 from trainparity.environment import Environment
 from trainparity.errors import UserError
-from trainparity.pipeline.plan import Plan, Planner, holds
+from trainparity.observed import UNKNOWN
+from trainparity.pipeline.plan import Plan
+from trainparity.pipeline.planner import Planner
 from trainparity.pipeline.plans import PLANS, differences
+from trainparity.pipeline.reading import as_now
 from trainparity.records import layout
 
 
@@ -34,5 +37,5 @@ def check_unedited(stage: str, when: str) -> None:
 def _as_planned(now: Plan, planned: Plan) -> Plan:
     """Return what a plan names as it is now; what is not found, as what is installed in a container, as it was."""
     files = planned.files | hashes_now(planned.files) | now.files
-    read = {name: digest for name, digest in now.also_read.items() if not holds(planned.files, name, digest)}
+    read = planned.also_read | as_now(name for name, digest in planned.also_read.items() if digest != UNKNOWN)
     return planned.model_copy(update={"settings": now.settings, "files": files, "also_read": read})

@@ -64,6 +64,8 @@ class Record(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
+        except IsADirectoryError:
+            raise RecordError(f"{path}: is a folder, and not a {cls.__name__} record") from None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(key) for key in first["loc"])

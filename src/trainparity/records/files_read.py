@@ -9,4 +9,6 @@ class FilesRead(Record):
     """Files that a run's main rank has opened or imported."""
 
     files: dict[str, str]
-    """Hash of each by its path, from the project's folder if it lies below; empty: it was changed meanwhile."""
+    """Hash of each by its path, from the project's folder if it lies below.
+
+    Empty: it was changed meanwhile; `missing`: it was asked for and not there."""

@@ -12,7 +12,8 @@ from trainparity.exits import exit_code
 from trainparity.lingering import leave
 from trainparity.ownership import end_with_owner
 from trainparity.parentage import FOLLOWS, end_with_parent
-from trainparity.pipeline import schedule
+from trainparity.pipeline import reading, schedule
+from trainparity.pipeline.plans import PLANS
 from trainparity.pipeline.unedited import check_unedited
 from trainparity.validation import ParamsError, not_one_of
 
@@ -34,6 +35,7 @@ def main() -> None:
     with schedule.stage(plan):
         stage(*arguments.args)
     check_unedited(plan, "while the stage ran; its result is not kept: run the pipeline again")
+    reading.complete(plan, PLANS / f"{plan}.json")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ from trainparity import params
 from trainparity.observed import Observed
 from trainparity.pipeline import reading
 from trainparity.pipeline.prepare import prepare
+from trainparity.records.files_read import NAME, FilesRead
 
 
 def main() -> None:
     settings, out, downloads = params.load(Path("params.yaml")), Path("data/prepared"), Path(".trainparity/downloads")
     observed = Observed([out, *map(Path, settings.dataset.files_read)])  # a workload's own data may come from others
     manifest = prepare(settings, out, downloads)
-    reading.keep("prepare", observed.files())
+    FilesRead(files=observed.files()).write(reading.RECORDS / "prepare" / NAME)
     print(f"{manifest.dataset}: {manifest.samples} samples from {manifest.source}")

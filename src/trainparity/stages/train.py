@@ -8,6 +8,7 @@ from trainparity.launch.containers import here_or_contained, image_of
 from trainparity.launch.runs import run_configuration
 from trainparity.pipeline import turns
 from trainparity.records import layout
+from trainparity.validation import ParamsError, not_one_of
 
 
 def train(name: str) -> None:
@@ -23,4 +24,6 @@ def train(name: str) -> None:
 
 
 def main(name: str) -> None:
+    if name not in (configs := params.load(Path("params.yaml")).configs):
+        raise ParamsError(f"params.yaml: configs: {not_one_of(name, list(configs))}")
     here_or_contained(lambda: train(name), lambda settings: image_of(settings.configs[name], settings))

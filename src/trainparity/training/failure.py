@@ -48,7 +48,7 @@ def is_for_want_of_room(error: BaseException) -> bool:
     return False
 
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 _COMPILERS = ("torch._inductor.", "torch._dynamo.", "triton.")
 """Modules whose errors hold what a compiler has written."""
 
