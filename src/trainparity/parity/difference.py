@@ -50,6 +50,15 @@ class Difference:
             return None
         return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
 
+    @property
+    def held(self) -> tuple[Tensor, Tensor]:
+        """The parameters that each run's optimizer holds at the step: bool [P]."""
+        return self.left.arrays["held"][self.row], self.right.arrays["held"][self.row]
+
+    def named(self, found: Tensor) -> list[str]:
+        """Return the names of parameters that a mask has found."""
+        return [name for name, one in zip(self.left.layout.parameters, found.tolist(), strict=True) if one]
+
     def numbers(self, name: str) -> tuple[float, float]:
         """Return a number of both runs at the step, summed over ranks; zero where it was not recorded."""
         left, right = self.pair(name) or (torch.zeros(()), torch.zeros(()))

@@ -8,9 +8,10 @@ from trainparity.parity.difference import Difference
 
 def _frozen(difference: Difference) -> list[str]:
     """Return the parameters that are frozen in one run, and that the optimizer of the other one holds."""
-    left, right = difference.left.layout, difference.right.layout
-    one, two = set(left.frozen) - set(right.frozen), set(right.frozen) - set(left.frozen)
-    return [name for name in left.parameters if name in (one - set(right.unoptimised)) | (two - set(left.unoptimised))]
+    left, right = (set(trace.layout.frozen) for trace in difference.traces)
+    held = [set(difference.named(found)) for found in difference.held]
+    odd = ((left - right) & held[1]) | ((right - left) & held[0])
+    return [name for name in difference.left.layout.parameters if name in odd]
 
 
 def _frozen_differ(difference: Difference) -> bool:
@@ -63,12 +64,11 @@ def never_reached(difference: Difference) -> Finding | None:
 
 
 def _unheld(difference: Difference) -> list[str]:
-    """Return the parameters with a gradient in both runs that one optimizer alone holds."""
-    layouts = difference.left.layout, difference.right.layout
-    names = set(layouts[0].unoptimised) ^ set(layouts[1].unoptimised)
-    gradients = difference.norms("gradient")
-    both = ((gradients[0] > 0) & (gradients[1] > 0)).tolist()
-    return [name for name, has in zip(layouts[0].parameters, both, strict=True) if has and name in names]
+    """Return the parameters with a gradient in both runs that one optimizer alone holds, and that it alone moves."""
+    gradients, moved = difference.norms("gradient"), [norms > 0 for norms in difference.norms("update")]
+    alone = [held & ~other for held, other in (difference.held, difference.held[::-1])]
+    odd = (alone[0] & moved[0] & ~moved[1]) | (alone[1] & moved[1] & ~moved[0])
+    return difference.named(odd & (gradients[0] > 0) & (gradients[1] > 0))
 
 
 def _unheld_differ(difference: Difference) -> bool:
@@ -90,7 +90,7 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
     seen = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
-    ignored = set(difference.left.layout.unoptimised) & set(difference.right.layout.unoptimised)
+    ignored = difference.named(~(difference.held[0] | difference.held[1]))
     odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
     if not odd:
         return None
@@ -120,20 +120,19 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
         return None
     moved = [norms > 0 for norms in difference.norms("update")]
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
-    names = list(difference.left.layout.parameters)
-    unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
+    held = difference.held
+    unheld = difference.named(held[0] ^ held[1])
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
-    otherwise = facts.set_otherwise(difference)
-    at_rest = [name not in unheld and bool(apart) for name, apart in zip(names, otherwise.tolist(), strict=True)]
-    lost = (moved[0] != moved[1]) & with_gradient & (not stored_otherwise(difference))
-    rows = lost.nonzero().flatten().tolist()
-    odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))
+    at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
+    lost = (moved[0] != moved[1]) & with_gradient & (not stored_otherwise(difference)) & ~at_rest
+    odd = list(dict.fromkeys([*difference.named(lost), *_unheld(difference)]))
     if not odd:
         return None
-    how = "the optimizer does not hold it" if unheld & set(odd) else "the optimizer holds it but the update is lost"
-    first = names.index(odd[0])
-    here = odd[0] in difference.left.layout.unoptimised or not bool(moved[0][first])
+    how = "the optimizer holds it but the update is lost"
+    if set(unheld) & set(odd):
+        how = "the optimizer does not hold it"
+    here = not moved[0][list(difference.left.layout.parameters).index(odd[0])]
     return Finding(
-        f"{some(odd)} has a gradient and does not move in {difference.who(here)} ({how})",
+        f"{some(odd)} has a gradient and does not move in {difference.who(bool(here))} ({how})",
         {"parameters": odd, "not_in_the_optimizer": sorted(unheld)},
     )
