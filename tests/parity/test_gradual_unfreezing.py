@@ -25,7 +25,7 @@ class Unfreezing:
     """
 
     coarse, parts, held_from_the_start, given, frozen = False, 1, False, True, True
-    loses_the_body, clips_the_body, another_optimizer = False, False, False
+    steps, loses_the_body, freezes_the_body, clips_the_body, another_optimizer = STEPS, False, False, False, False
     of_the_body: dict[str, Any] = {}
     """Options of the body's group."""
 
@@ -41,12 +41,14 @@ class Unfreezing:
         optimizer = torch.optim.AdamW(held, lr=1e-2, weight_decay=0.1)
         data, labels = torch.randn(STEPS, 16, 8), torch.randint(0, 4, (STEPS, 16))
         with trainparity.record(model, optimizer, folder, twin=twin, interval=1) as recorder:
-            for step in range(STEPS):
+            for step in range(self.steps):
                 if step == UNFROZEN_AT:
                     model[0].requires_grad_(True)
                     optimizer = self.unfreeze(optimizer, recorder)
                 if step == LOST_AT and self.loses_the_body:
                     optimizer.param_groups[0]["params"] = self.head
+                if step == LOST_AT and self.freezes_the_body:
+                    model[0].requires_grad_(False)
                 for x, y in zip(data[step].chunk(self.parts), labels[step].chunk(self.parts), strict=True):
                     with torch.autocast("cpu", torch.bfloat16) if self.coarse else nullcontext():
                         loss = functional.cross_entropy(model(x), y) / self.parts
@@ -122,6 +124,19 @@ def test_parameters_that_one_optimizer_alone_holds_in_a_step_are_not_updated(
     found = judged(tmp_path, Unfreezing(coarse=coarse, **reference), Unfreezing(coarse=coarse, **{**reference, **test}))
     assert (found.cause, found.step) == ("parameters-not-updated", step), found.explanation
     assert found.explanation and "the optimizer does not hold it" in found.explanation
+
+
+@coarse_too
+def test_parameters_that_are_frozen_again_are_named_where_they_are(coarse: bool, tmp_path: Path) -> None:
+    loop = partial(Unfreezing, coarse=coarse, held_from_the_start=True)
+    found = judged(tmp_path, loop(), loop(freezes_the_body=True))
+    assert (found.cause, found.step) == ("frozen-parameter", LOST_AT), found.explanation
+
+
+def test_a_run_that_ends_before_it_unfreezes_parameters_does_not_differ_before(tmp_path: Path) -> None:
+    loop = partial(Unfreezing, held_from_the_start=True)
+    found = judged(tmp_path, loop(), loop(steps=UNFROZEN_AT, parts=4))
+    assert found.verdict == "cannot judge" and found.steps_compared == UNFROZEN_AT, found.explanation
 
 
 @coarse_too

@@ -129,7 +129,8 @@ def trace(
             "closure/held": torch.tensor(0.0), "closure/again": torch.tensor(False),
             "closure/evaluations": torch.tensor(0),
             "scale/value": torch.tensor(0.0), "scale/clipped": torch.tensor(False), "scale/left": torch.tensor(False),
-            "held": holds, "setting/lr": lr(step) * holds.double(), "setting/weight_decay": 0.01 * holds.double(),
+            "held": holds, "frozen": torch.zeros(len(SHAPES), dtype=torch.bool),
+            "setting/lr": lr(step) * holds.double(), "setting/weight_decay": 0.01 * holds.double(),
         }  # fmt: skip
         rows.append(row)
     stacked = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}

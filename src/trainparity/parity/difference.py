@@ -48,12 +48,11 @@ class Difference:
         """Return an array of both runs at the step; None if one of them has not recorded it."""
         if name not in self.left.arrays or name not in self.right.arrays:
             return None
-        return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
+        return self.at(name)
 
-    @property
-    def held(self) -> tuple[Tensor, Tensor]:
-        """The parameters that each run's optimizer holds at the step: bool [P]."""
-        return self.left.arrays["held"][self.row], self.right.arrays["held"][self.row]
+    def at(self, name: str) -> tuple[Tensor, Tensor]:
+        """Return an array of both runs at the step, one that every trace has."""
+        return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
 
     def named(self, found: Tensor) -> list[str]:
         """Return the names of parameters that a mask has found."""

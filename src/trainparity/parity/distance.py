@@ -128,10 +128,8 @@ def stored_rounding(trace: Trace) -> Tensor:
 
     Zero for those that are not trained, as the frozen base of adapters: they take no part in the update.
     """
-    layout = trace.layout
-    frozen = torch.tensor([name in set(layout.frozen) for name in layout.parameters])
-    still = (frozen | ~trace.arrays["held"]) & (norms(trace, "update") == 0)
-    units = torch.tensor(list(layout.stored().values()), dtype=torch.float64)
+    still = (trace.arrays["frozen"] | ~trace.arrays["held"]) & (norms(trace, "update") == 0)
+    units = torch.tensor(list(trace.layout.stored().values()), dtype=torch.float64)
     return (units * norms(trace, "weight")).masked_fill(still, 0.0)
 
 

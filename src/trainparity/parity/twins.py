@@ -33,12 +33,13 @@ def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
         ours, theirs = reference.arrays[key], twin.arrays.get(key)
         if theirs is None or not torch.allclose(ours, theirs, rtol=_OF_AN_OPTION, atol=0.0, equal_nan=True):
             return f"ran with another {key.removeprefix('setting/')} of the optimizer: it is no twin of this run"
-    if not torch.equal(reference.arrays["held"], twin.arrays["held"]):
-        return "ran with an optimizer that holds other parameters: it is no twin of this run"
+    for key, what in (("held", "an optimizer that holds other parameters"), ("frozen", "other frozen parameters")):
+        if not torch.equal(reference.arrays[key], twin.arrays[key]):
+            return f"ran with {what}: it is no twin of this run"
     return None
 
 
-_SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "frozen", "tied")
+_SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "tied")
 """Facts of a run that a twin shares with its reference."""
 
 _OF_AN_OPTION = 1e-3

@@ -26,7 +26,7 @@ def made_otherwise(difference: "Difference") -> list[str]:
     left, right, row = difference.left, difference.right, difference.row
     if not is_coarse(left.layout) or not difference.same_precision or not _given_alike(difference):
         return []
-    held = difference.held[0] & difference.held[1]
+    held = torch.logical_and(*difference.at("held"))
     apart, given = (difference.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)

@@ -21,7 +21,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     """The weights that the step starts from are other weights, though the step before ended with equal ones."""
     left, right = difference.left, difference.right
     # Another optimizer may have made its step before this one's begins.
-    of_another = difference.named(difference.held[0] ^ difference.held[1])
+    of_another = difference.named(torch.logical_xor(*difference.at("held")))
     moved = _moved_between_steps(difference)
     names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
@@ -54,7 +54,7 @@ def _moved_between_steps(difference: Difference) -> set[str]:
     if row == 0:
         return set(difference.left.layout.parameters)
     moved = [_moved(trace, row) != 0 for trace in difference.traces]  # NaN too
-    of_another = moved[0] & moved[1] & ~(difference.held[0] | difference.held[1])
+    of_another = moved[0] & moved[1] & ~torch.logical_or(*difference.at("held"))
     return set(difference.named((moved[0] | moved[1]) & ~of_another))
 
 

@@ -1,5 +1,7 @@
 """Parameters without a gradient, or that the optimizer does not move."""
 
+import torch
+
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.precision import stored_otherwise
@@ -7,11 +9,13 @@ from trainparity.parity.difference import Difference
 
 
 def _frozen(difference: Difference) -> list[str]:
-    """Return the parameters that are frozen in one run, and that the optimizer of the other one holds."""
-    left, right = (set(trace.layout.frozen) for trace in difference.traces)
-    held = [set(difference.named(found)) for found in difference.held]
-    odd = ((left - right) & held[1]) | ((right - left) & held[0])
-    return [name for name in difference.left.layout.parameters if name in odd]
+    """Return the parameters that are frozen in one run, and that the other one trains."""
+    gradients, updates, frozen = difference.norms("gradient"), difference.norms("update"), difference.at("frozen")
+    trained = [
+        held & ~still & ((gradient != 0) | (update != 0))
+        for held, still, gradient, update in zip(difference.at("held"), frozen, gradients, updates, strict=True)
+    ]
+    return difference.named((frozen[0] & trained[1]) | (frozen[1] & trained[0]))
 
 
 def _frozen_differ(difference: Difference) -> bool:
@@ -66,7 +70,7 @@ def never_reached(difference: Difference) -> Finding | None:
 def _unheld(difference: Difference) -> list[str]:
     """Return the parameters with a gradient in both runs that one optimizer alone holds, and that it alone moves."""
     gradients, moved = difference.norms("gradient"), [norms > 0 for norms in difference.norms("update")]
-    alone = [held & ~other for held, other in (difference.held, difference.held[::-1])]
+    alone = [held & ~other for held, other in (difference.at("held"), difference.at("held")[::-1])]
     odd = (alone[0] & moved[0] & ~moved[1]) | (alone[1] & moved[1] & ~moved[0])
     return difference.named(odd & (gradients[0] > 0) & (gradients[1] > 0))
 
@@ -90,20 +94,20 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
     seen = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
-    ignored = difference.named(~(difference.held[0] | difference.held[1]))
+    ignored = difference.named(~torch.logical_or(*difference.at("held")))
     odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
     if not odd:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]
     if others or len(odd) == len(names):
         return None
-    frozen = set(difference.left.layout.frozen) ^ set(difference.right.layout.frozen)
+    frozen = difference.named(torch.logical_xor(*difference.at("frozen")))
     how = "requires_grad is off" if frozen else "no gradient reaches it"
-    has = left[names.index(odd[0])] > 0 or odd[0] in difference.right.layout.frozen
+    has = left[names.index(odd[0])] > 0 or bool(difference.at("frozen")[1][names.index(odd[0])])
     return Finding(
         f"{some(odd)} {'has' if len(odd) == 1 else 'have'} a gradient in {difference.who(bool(has))} only ({how} in "
         f"{difference.who(not has)})",
-        {"parameters": odd, **({"requires_grad_differs": sorted(frozen)} if frozen else {})},
+        {"parameters": odd, **({"requires_grad_differs": frozen} if frozen else {})},
     )
 
 
@@ -120,7 +124,7 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
         return None
     moved = [norms > 0 for norms in difference.norms("update")]
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
-    held = difference.held
+    held = difference.at("held")
     unheld = difference.named(held[0] ^ held[1])
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
     at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
@@ -133,6 +137,7 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
         how = "the optimizer does not hold it"
     here = not moved[0][list(difference.left.layout.parameters).index(odd[0])]
     return Finding(
-        f"{some(odd)} has a gradient and does not move in {difference.who(bool(here))} ({how})",
+        f"{some(odd)} {'has a gradient and does' if len(odd) == 1 else 'have a gradient and do'} not move in "
+        f"{difference.who(bool(here))} ({how})",
         {"parameters": odd, "not_in_the_optimizer": sorted(unheld)},
     )

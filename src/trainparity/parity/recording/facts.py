@@ -32,7 +32,6 @@ def layout_of(
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
-        "frozen": [name for name, p in parameters.items() if not p.requires_grad],
         "optimizer": type(own_part(optimizer)).__name__,
         "choices": _choices(optimizer),
     }

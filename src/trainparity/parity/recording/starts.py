@@ -17,6 +17,7 @@ def record_start(
     """Record it into a step's arrays. Every rank must call it."""
     arrays.record_start(parameters)
     arrays["held"] = holders.held
+    arrays["frozen"] = torch.tensor([not parameter.requires_grad for parameter in parameters], dtype=torch.bool)
     state = own_part(optimizer).state
     states = [state.get(parameter, {}) for parameter in parameters]
     arrays["state/norm"] = holders.numbers(state_norms(parameters, states))

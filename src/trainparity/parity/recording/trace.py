@@ -64,8 +64,6 @@ class Layout(Record):
     """Other names of parameters that are shared."""
     modal: list[str] = Field(default_factory=list)
     """Modules whose training and evaluation modes differ in what they compute: active dropout, batch statistics."""
-    frozen: list[str] = Field(default_factory=list)
-    """Parameters that take no gradient."""
     optimizer: str = ""
     """Class of the optimizer."""
     choices: dict[str, str] = Field(default_factory=dict)
@@ -105,7 +103,7 @@ class Trace:
       without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
       numbers these sums are. `applied/norm` [T, P]:
       gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update;
-      `held` [T, P]: whether it, on any rank, holds the parameter.
+      `held`, `frozen` [T, P]: whether it, on any rank, holds the parameter, and whether that takes no gradient.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
