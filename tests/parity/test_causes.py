@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.support import synthetic
-from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, difference, drawn, judge, scaled, trace
+from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, all_but, difference, drawn, judge, scaled, trace
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.causes.loss import scaled as scaled_loss
 from trainparity.parity.causes.start import weights_not_loaded
@@ -208,7 +208,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
         ({}, {**only_update(0), "layout": {"stored_roundoff": 2.0**-8}}),
     ],
-    "frozen-parameter": [({}, {"gradients": FREEZES, "layout": {"frozen": ["a.bias"]}}), ({}, {"gradients": FREEZES})],
+    "frozen-parameter": [({}, {"gradients": FREEZES, "frozen": ~all_but("a.bias")}), ({}, {"gradients": FREEZES})],
     "loss-normalisation": [
         ({}, {"weights": (2.0,), "activation_gradient__sketch": 2 * GIVEN_BACK}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
@@ -268,7 +268,7 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
     ],
     "parameters-not-updated": [
-        ({}, {"layout": {"unoptimised": list(SHAPES)}, **only_update(0)}), ({}, only_update(0)),
+        ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),
         ({}, {"gradients": scaled(1.5, "a.bias", since=1), "sequence": torch.tensor([0, 2, 3, 4])}),
         ({}, {"gradients": scaled(0), "rank__micro": NO_MICRO[:, :1], "rank__backwards": 0 * whole(T, 1)}),
     ],
@@ -524,7 +524,7 @@ def test_the_run_in_which_weights_change_is_named_where_others_change_in_both() 
 
 @pytest.mark.parametrize(("unheld", "by"), [(["a.weight"], "another optimizer"), ([], "the loop")])
 def test_weights_that_another_optimizer_moves_in_both_runs_are_loaded(unheld: list[str], by: str) -> None:
-    parts = difference(*({"layout": {"unoptimised": unheld}} for _ in range(2)), row=2)
+    parts = difference(*({"held": all_but(*unheld)} for _ in range(2)), row=2)
     for trace_, factor in ((parts.left, 1.01), (parts.right, 1.02)):
         trace_.arrays["start/sketch"][2:, 0] *= factor
     assert (weights_not_loaded.test(parts) is None) == (by == "another optimizer")

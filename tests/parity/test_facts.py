@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import SHAPES, Change, drawn, trace, twins
+from tests.support.synthetic import SHAPES, Change, all_but, drawn, scaled, trace, twins
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
@@ -61,8 +61,8 @@ def whole(*shape: int) -> torch.Tensor:
         ({}, {"evaluating": torch.tensor([[False, False, False, True, False]] * T)}, "eval-mode"),
         ({}, {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0)}, "grad-scaler"),
         ({"layout": {"choices": {"search": "None"}}}, {"layout": {"choices": {"search": "wolfe"}}}, "optimizer-state"),
-        ({}, {"layout": {"frozen": ["a.bias"]}}, "frozen-parameter"),
-        ({}, {"layout": {"unoptimised": ["a.bias"]}}, "parameters-not-updated"),
+        ({}, {"frozen": ~all_but("a.bias")}, "frozen-parameter"),
+        ({}, {"held": all_but("a.bias")}, "parameters-not-updated"),
         ({}, {"sample_ids": whole(T, 8), "samples": whole(T)}, "samples"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -108,7 +108,7 @@ def test_what_need_not_agree_is_no_fact(left: dict[str, Any], right: dict[str, A
 
 
 def test_a_parameter_that_no_optimizer_holds_decides_nothing() -> None:
-    unheld = {"layout": {"unoptimised": ["a.bias"]}}
+    unheld = {"held": all_but("a.bias")}
 
     def still(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {n: torch.zeros_like(g) if n == "a.bias" else g for n, g in found.items()}
@@ -119,8 +119,23 @@ def test_a_parameter_that_no_optimizer_holds_decides_nothing() -> None:
     floor = NoiseFloor(left, twins(gradients=still, **unheld))
     assert judge_traces(left, right, floor, 16.0).verdict == "equivalent"
     held = trace(gradients=still)
-    other = Trace(held.layout, right.arrays)
+    other = Trace(held.layout, right.arrays | {"held": held.arrays["held"]})
     assert judge_traces(held, other, NoiseFloor(held, twins(gradients=still)), 16.0).verdict == "different"
+
+
+def test_a_parameter_that_one_optimizer_alone_holds_and_does_not_move_is_no_fact() -> None:
+    """As one that is held with a learning rate of zero, which the other run does not train at all."""
+    unheld = {"held": all_but("a.bias")}
+    left, right = trace(**unheld), trace(parts=2, **unheld)
+    right.arrays["held"] = all_but()
+    assert judge_traces(left, right, NoiseFloor(left, twins(**unheld)), 16.0).verdict == "equivalent"
+
+
+def test_a_parameter_without_a_gradient_may_be_frozen_in_one_run() -> None:
+    """As a layer that nothing uses."""
+    unused = {"gradients": scaled(0, "a.bias")}
+    left, right = trace(**unused), trace(parts=2, **unused, frozen=~all_but("a.bias"))
+    assert judge_traces(left, right, NoiseFloor(left, twins(**unused)), 16.0).verdict == "equivalent"
 
 
 def test_an_update_rounds_as_weights_are_stored_not_as_autocast_computes() -> None:

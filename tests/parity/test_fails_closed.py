@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.synthetic import SHAPES, scaled, trace, twins
+from tests.support.synthetic import SHAPES, all_but, scaled, trace, twins
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.floor import AnalyticFloor, NoiseFloor
 from trainparity.parity.recording.trace import Trace
@@ -83,14 +83,14 @@ def test_a_twin_with_other_frozen_weights_is_none_though_no_optimizer_holds_them
     found = [trace(twin=number, gradients=frozen) for number in (1, 2)]
     starts = found[1].arrays["start/sketch"].clone()
     starts[:, 0] *= 0.9
-    left, *found = (one_with(one, unoptimised=["a.weight"]) for one in (left, *found))
+    left, *found = (changed(one, held=all_but("a.weight")) for one in (left, *found))
     assert judged(left, right, *found).verdict == "equivalent"
     verdict = judged(left, right, found[0], changed(found[1], start__sketch=starts))
     assert verdict.verdict == "cannot judge" and "twin 2 starts from other weights" in str(verdict.reason)
 
 
 def test_of_weights_that_another_optimizer_moves_a_twin_may_start_from_others() -> None:
-    left, right, *found = [one_with(one, unoptimised=["a.weight"]) for one in (trace(), trace(parts=2), *twins())]
+    left, right, *found = [changed(one, held=all_but("a.weight")) for one in (trace(), trace(parts=2), *twins())]
     starts = found[1].arrays["start/sketch"].clone()
     starts[:, 0] *= 1.001
     assert judged(left, right, found[0], changed(found[1], start__sketch=starts)).verdict == "equivalent"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.synthetic import scaled, trace, twins
+from tests.support.synthetic import all_but, scaled, trace, twins
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.twins import of_another_run
@@ -67,7 +67,7 @@ def test_another_model_may_part_all_parameters_at_once(array: str) -> None:
     [
         ({"lr": lambda step: 0.1 if step < 2 else 0.101}, "ran with another lr of the optimizer"),
         ({"layout": {"choices": {"mode": "other"}}}, "ran with other choices"),
-        ({"layout": {"frozen": ["a.bias"]}}, "ran with other frozen"),
+        ({"frozen": ~all_but("a.bias")}, "ran with other frozen"),
         ({"layout": {"modules": {"(model)": "Other"}}}, "ran with other modules"),
     ],
 )

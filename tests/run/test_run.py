@@ -412,7 +412,7 @@ def test_the_model_is_found(shape: str, tmp_path: Path) -> None:
     assert old in PLAIN
     trace = Trace.load(record(tmp_path, python(), write(tmp_path, PLAIN.replace(old, new))))
     assert list(trace.layout.parameters) == ["0.weight", "0.bias", "2.weight", "2.bias"]
-    assert trace.layout.unoptimised == [] and (trace.arrays["gradient_norm"] > 0).all()
+    assert trace.arrays["held"].all() and (trace.arrays["gradient_norm"] > 0).all()
     if shape not in BLIND:
         assert trace.arrays["num_samples"][1:].tolist() == [16] * 5
 
@@ -420,7 +420,7 @@ def test_the_model_is_found(shape: str, tmp_path: Path) -> None:
 def test_frozen_parts_belong_to_the_model_and_loose_tensors_to_it_too(tmp_path: Path) -> None:
     frozen = PLAIN.replace("AdamW(model.parameters()", "AdamW(model[2].parameters()")
     trace = Trace.load(record(tmp_path, python(), write(tmp_path, frozen)))
-    assert trace.layout.unoptimised == ["0.weight", "0.bias"]
+    assert trace.arrays["held"].tolist() == [[False, False, True, True]] * len(trace.layout.steps)
     loose = PLAIN.replace("AdamW(model.parameters()", "AdamW([*model.parameters(), scale]").replace(
         "    optimizer =", "    scale = torch.ones(1, requires_grad=True)\n    optimizer ="
     ).replace("mse_loss(model(", "mse_loss(scale * model(")  # fmt: skip

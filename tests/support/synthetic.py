@@ -48,6 +48,7 @@ def trace(
     buffer: float = 0.0,
     activations: dict[str, float] | None = None,
     given_back: dict[str, float] | None = None,
+    held: Tensor | None = None,
     layout: dict[str, Any] | None = None,
     **arrays: Any,
 ) -> Trace:
@@ -66,6 +67,7 @@ def trace(
         buffer: Added to the buffer of each step.
         activations: Added to a module's output, by name.
         given_back: Added to the gradient of a module's output, by name.
+        held: What the optimizer holds, and so updates, see `all_but`; default all.
         layout: Other facts of the run.
         arrays: Other values of whole arrays; `__` in a name stands for `/`.
     """
@@ -81,7 +83,9 @@ def trace(
         whole = gradients(step, whole)
         total = torch.linalg.vector_norm(torch.cat([g.flatten() for g in whole.values()]))
         kept = min(1.0, limit / float(total)) if limit else 1.0
-        before, weight = weight, {n: w - lr(step) * kept * whole[n] for n, w in weight.items()}
+        holds = torch.ones(len(SHAPES), dtype=torch.bool) if held is None else held[step]
+        rates = dict(zip(SHAPES, (lr(step) * holds).tolist(), strict=True))
+        before, weight = weight, {n: w - rates[n] * kept * whole[n] for n, w in weight.items()}
         running = {"norm.running_mean": drawn(3, step, shape=[4]) * (1 + noise * drawn(4, twin)) + buffer}
         ids = (torch.arange(SAMPLES) + SAMPLES * step).view(ranks * parts, -1)
         seen = {n: drawn(5, step, i, shape=[6]) * (1 + noise * drawn(6, twin, step, i)) + (activations or {}).get(n, 0)
@@ -125,8 +129,8 @@ def trace(
             "closure/held": torch.tensor(0.0), "closure/again": torch.tensor(False),
             "closure/evaluations": torch.tensor(0),
             "scale/value": torch.tensor(0.0), "scale/clipped": torch.tensor(False), "scale/left": torch.tensor(False),
-            "setting/lr": torch.full((len(SHAPES),), lr(step), dtype=torch.float64),
-            "setting/weight_decay": torch.full((len(SHAPES),), 0.01, dtype=torch.float64),
+            "held": holds, "frozen": torch.zeros(len(SHAPES), dtype=torch.bool),
+            "setting/lr": lr(step) * holds.double(), "setting/weight_decay": 0.01 * holds.double(),
         }  # fmt: skip
         rows.append(row)
     stacked = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
@@ -164,6 +168,12 @@ def _of(kind: str, tensors: dict[str, Tensor], sketch: Sketcher) -> dict[str, Te
         f"{kind}/norm": torch.stack([t.norm() for t in tensors.values()]),
         f"{kind}/digest": torch.tensor([digest(t.float()) for t in tensors.values()]),
     }
+
+
+def all_but(*unheld: str, since: int = 0, steps: int = 4) -> Tensor:
+    """Return what an optimizer holds that is without some parameters, as those that it is given at a step: [T, P]."""
+    left_out = torch.tensor([name in unheld for name in SHAPES])
+    return torch.stack([~left_out if step >= since else torch.ones_like(left_out) for step in range(steps)])
 
 
 def scaled(factor: float, *only: str, since: int = 0) -> Change:

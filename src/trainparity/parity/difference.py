@@ -48,7 +48,15 @@ class Difference:
         """Return an array of both runs at the step; None if one of them has not recorded it."""
         if name not in self.left.arrays or name not in self.right.arrays:
             return None
+        return self.at(name)
+
+    def at(self, name: str) -> tuple[Tensor, Tensor]:
+        """Return an array of both runs at the step, one that every trace has."""
         return self.left.arrays[name][self.row], self.right.arrays[name][self.row]
+
+    def named(self, found: Tensor) -> list[str]:
+        """Return the names of parameters that a mask has found."""
+        return [name for name, one in zip(self.left.layout.parameters, found.tolist(), strict=True) if one]
 
     def numbers(self, name: str) -> tuple[float, float]:
         """Return a number of both runs at the step, summed over ranks; zero where it was not recorded."""

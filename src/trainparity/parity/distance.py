@@ -42,27 +42,33 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     masked = (lost[0] & lost[1]) & _skipped(left, right)
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
     if kind in ("gradient", "update", "weight"):
-        nobodys = _nobodys(left, right)
+        nobodys = _nobodys(left, right, kind)
         apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
     lengths = with_all(ours)
     return ratio(with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
 
 
-def _nobodys(left: Trace, right: Trace) -> Tensor:
-    """Return the parameters that neither run's optimizer holds and that never move: bool [P]."""
-    names = list(left.layout.parameters)
-    unheld = set(left.layout.unoptimised) & set(right.layout.unoptimised)
-    moved = [(sketches(trace, "update") != 0).any(2).any(0) for trace in (left, right)]
-    return torch.tensor([name in unheld for name in names]) & ~moved[0] & ~moved[1]
+def _nobodys(left: Trace, right: Trace, kind: Judged) -> Tensor:
+    """Return the parameters that neither run's optimizer holds at a step, and that never move so: bool [T, P].
+
+    An optimizer that holds one without a gradient, as of a frozen layer, applies none either: of gradients the other
+    run's decides nothing then.
+    """
+    held = [trace.arrays["held"] for trace in (left, right)]
+    if kind == "gradient":
+        held = [ours & (norms(trace, kind) != 0) for ours, trace in zip(held, (left, right), strict=True)]
+    nobodys = ~(held[0] | held[1])
+    moved = [(sketches(trace, "update") != 0).any(2) & nobodys for trace in (left, right)]
+    return nobodys & ~(moved[0] | moved[1]).any(0)
 
 
 def without_nobodys(left: Trace, right: Trace) -> tuple[Trace, Trace]:
-    """Return two traces without the gradients of parameters that neither optimizer holds and that never move.
+    """Return two traces without the gradients that neither optimizer applies, of parameters that never move so.
 
     They are zero there: another optimizer's may be scaled, or clipped already, when this one makes its step. Their
     hashes stay, as not all bits are equal then.
     """
-    nobodys = _nobodys(left, right)
+    nobodys = _nobodys(left, right, "gradient")
     if not nobodys.any():
         return left, right
     return _without(left, nobodys), _without(right, nobodys)
@@ -72,7 +78,7 @@ def _without(trace: Trace, unheld: Tensor) -> Trace:
     ours = ("gradient/sketch", "gradient/norm", "applied/norm")
     kept = {key: trace.arrays[key].clone() for key in ours if key in trace.arrays}
     for array in kept.values():
-        array[:, unheld] = 0
+        array[unheld] = 0
     return Trace(trace.layout, trace.arrays | kept)
 
 
@@ -122,10 +128,8 @@ def stored_rounding(trace: Trace) -> Tensor:
 
     Zero for those that are not trained, as the frozen base of adapters: they take no part in the update.
     """
-    layout = trace.layout
-    untrained = {*layout.frozen, *layout.unoptimised}
-    still = torch.tensor([name in untrained for name in layout.parameters]) & (norms(trace, "update") == 0)
-    units = torch.tensor(list(layout.stored().values()), dtype=torch.float64)
+    still = (trace.arrays["frozen"] | ~trace.arrays["held"]) & (norms(trace, "update") == 0)
+    units = torch.tensor(list(trace.layout.stored().values()), dtype=torch.float64)
     return (units * norms(trace, "weight")).masked_fill(still, 0.0)
 
 

@@ -33,10 +33,13 @@ def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
         ours, theirs = reference.arrays[key], twin.arrays.get(key)
         if theirs is None or not torch.allclose(ours, theirs, rtol=_OF_AN_OPTION, atol=0.0, equal_nan=True):
             return f"ran with another {key.removeprefix('setting/')} of the optimizer: it is no twin of this run"
+    for key, what in (("held", "an optimizer that holds other parameters"), ("frozen", "other frozen parameters")):
+        if not torch.equal(reference.arrays[key], twin.arrays[key]):
+            return f"ran with {what}: it is no twin of this run"
     return None
 
 
-_SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "frozen", "tied", "unoptimised")
+_SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "tied")
 """Facts of a run that a twin shares with its reference."""
 
 _OF_AN_OPTION = 1e-3
@@ -48,9 +51,9 @@ def _elsewhere(reference: Trace, twin: Trace) -> str | None:
 
     Of parameters that another optimizer moves nothing is said: it may have made its step before.
     """
-    layout = reference.layout
-    held, still = _held(layout), _still(reference)
+    layout, still = reference.layout, _still(reference)
     rows = _begins(layout)
+    held = reference.arrays["held"][rows]
     unit = max(layout.unit_roundoff, twin.layout.unit_roundoff)
     apart = distances(reference, twin, "start")[rows, :-1]
     # A frozen mask may hold infinities, of which no distance is known.
@@ -67,12 +70,6 @@ def _begins(layout: Layout) -> list[int]:
     """Return the rows of the steps that windows begin with, where these are traced."""
     window = layout.window or layout.steps[-1] + 1
     return [row for row, step in enumerate(layout.steps) if step % window == 0]
-
-
-def _held(layout: Layout) -> Tensor:
-    """Return the parameters that the optimizer holds: bool [P]."""
-    unheld = set(layout.unoptimised)
-    return torch.tensor([name not in unheld for name in layout.parameters])
 
 
 def _still(trace: Trace) -> Tensor:
@@ -137,7 +134,7 @@ def _growth(reference: Trace, twin: Trace, others: Sequence[Trace]) -> Tensor:
 def _judged(reference: Trace) -> Tensor:
     """Return which parameters tell in a step: those held, with a gradient, and too many numbers for chance: [T, P]."""
     sized = torch.tensor([math.prod(shape) >= FEW for shape in reference.layout.parameters.values()])
-    return sized & _held(reference.layout) & (norms(reference, "gradient") > 0)
+    return sized & reference.arrays["held"] & (norms(reference, "gradient") > 0)
 
 
 def _decided_elsewhere(reference: Trace, twin: Trace, row: int) -> bool:

@@ -26,15 +26,14 @@ def made_otherwise(difference: "Difference") -> list[str]:
     left, right, row = difference.left, difference.right, difference.row
     if not is_coarse(left.layout) or not difference.same_precision or not _given_alike(difference):
         return []
-    unheld = {*left.layout.unoptimised, *right.layout.unoptimised}
-    held = torch.tensor([name not in unheld for name in left.layout.parameters])
+    held = torch.logical_and(*difference.at("held"))
     apart, given = (difference.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
     alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
     further = alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
     chosen = more & (further | _explained(difference)) if more.any() else more
-    return [name for name, found in zip(left.layout.parameters, chosen.tolist(), strict=True) if found]
+    return difference.named(chosen)
 
 
 def traced_since(difference: "Difference") -> slice | None:

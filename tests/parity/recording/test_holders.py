@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.scripts import torchrun
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
 from trainparity.records.verdict import Verdict
 
 SCRIPT = """
@@ -44,6 +45,32 @@ def train(name):
                 for n, parameter in enumerate(parameters):
                     dist.broadcast(parameter.data, n % size)
 
+def train_later(name):
+    # The last parameter, which is one rank's alone, is given to the optimizer at step 2.
+    torch.manual_seed(0)
+    data = torch.randn(5, 16, 6)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    parameters = list(model.parameters())
+    own = [n for n in range(4) if name != "later-parts" or n % size == rank]
+    make = {} if name != "later-torch" else {"optimizer_class": torch.optim.AdamW}
+    kind = ZeroRedundancyOptimizer if make else torch.optim.AdamW
+    optimizer = kind([parameters[n] for n in own if n < 3], lr=1e-2, **make)
+    called = nn.parallel.DistributedDataParallel(model)
+    rate = 2e-2 if name == "later-rate" else 1e-2
+    with trainparity.record(called, optimizer, f"{sys.argv[1]}/{name}", interval=1):
+        for step, batch in enumerate(data):
+            if step == 2 and 3 in own:
+                optimizer.add_param_group({"params": [parameters[3]], "lr": rate})
+            model.zero_grad()
+            called(batch[rank::size]).square().mean().backward()
+            nn.utils.clip_grad_norm_(parameters, 0.1)
+            optimizer.step()
+            if name == "later-parts":
+                for n, parameter in enumerate(parameters):
+                    dist.broadcast(parameter.data, n % size)
+
+for name in ("later", "later-parts", "later-torch", "later-rate"):
+    train_later(name)
 for name in ("plain", "torch", "parts", "reduced", "kept", "rate", "torch-rate", "torch-alone"):
     train(name)
 dist.destroy_process_group()
@@ -69,6 +96,19 @@ def test_ranks_that_update_parts_and_send_them_are_the_same_training(runs: Path,
     found = _judged(runs, name)
     assert found.weights in ("bitwise", "equivalent"), (found.reason, found.explanation)
     assert found.ranks_agree
+
+
+@pytest.mark.parametrize("name", ["later-parts", "later-torch"])
+def test_a_parameter_that_one_rank_updates_from_a_later_step_on_is_the_same_training(runs: Path, name: str) -> None:
+    found = compare_folders(runs / "later", runs / name)
+    assert found.weights in ("bitwise", "equivalent"), (found.cause, found.explanation, found.reason)
+    held = Trace.load(runs / name).arrays["held"]
+    assert held.tolist() == [[True, True, True, step >= 2] for step in range(5)]
+
+
+def test_options_of_a_parameter_that_ranks_update_later_are_seen(runs: Path) -> None:
+    found = compare_folders(runs / "later-parts", runs / "later-rate")
+    assert (found.verdict, found.cause, found.step) == ("different", "learning-rate", 2)
 
 
 def test_parts_that_no_rank_sends_are_a_difference(runs: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.watch import StepWatch
 
@@ -387,3 +388,26 @@ def test_a_vectorised_pass_is_passed_by(watch: StepWatch, model: nn.Module, opti
         parameter.grad = found[name].mean(0)
     optimizer.step()
     assert float(watch.end()["gradient_norm"]) > 0
+
+
+def test_ranks_tell_what_they_hold_again_only_where_that_changed(
+    model: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    held: list[list[bool]] = []
+    told: list[int] = []
+    renew = Holders.renew
+
+    def telling(holders: Holders) -> None:
+        told.append(len(held))
+        renew(holders)
+
+    monkeypatch.setattr(Holders, "renew", telling)
+    for number in range(4):
+        if number == 2:
+            optimizer.add_param_group({"params": model[0].parameters()})
+        held.append(step(watch, model, optimizer, X)["held"].tolist())
+    watch.close()
+    assert held == [[False, False, True, True]] * 2 + [[True] * 4] * 2
+    assert told == [0, 2]

@@ -54,12 +54,16 @@ def _apart(difference: Difference, name: str) -> Tensor:
     return apart & ((used[0] != 0) | (used[1] != 0)) if used is not None and name in _BESIDE else apart
 
 
+def updated(difference: Difference) -> Tensor:
+    """Return which parameters both optimizers hold, with a gradient in a run, at each step: bool [T, P]."""
+    held, other = (trace.arrays["held"] for trace in difference.traces)
+    ours, theirs = (trace.arrays["gradient/norm"] != 0 for trace in difference.traces)
+    return held & other & (ours | theirs)
+
+
 def held(difference: Difference) -> Tensor:
-    """Return the parameters that both optimizers hold, with a gradient in a run: bool [P]."""
-    left, right = difference.left.layout, difference.right.layout
-    unheld = set(left.unoptimised) | set(right.unoptimised)
-    gradients = difference.norms("gradient")
-    return torch.tensor([name not in unheld for name in left.parameters]) & ((gradients[0] != 0) | (gradients[1] != 0))
+    """Return the parameters that both optimizers hold at the step, with a gradient in a run: bool [P]."""
+    return updated(difference)[difference.row]
 
 
 def close(left: Tensor, right: Tensor) -> bool:

@@ -40,8 +40,9 @@ def _against(difference: Difference, name: str) -> str:
     if name in facts.choices(difference):
         left, right = (trace.layout.choices[name] for trace in difference.traces)
         return f"{name}: {left} against {right}"
-    values = torch.stack(difference.pair(facts.SETTING + name) or ())[:, facts.held(difference)]
-    used = [key for key, held in zip(difference.left.layout.parameters, facts.held(difference), strict=True) if held]
+    held = facts.held(difference)
+    values = torch.stack(difference.pair(facts.SETTING + name) or ())[:, held]
+    used = [key for key, found in zip(difference.left.layout.parameters, held, strict=True) if found]
     furthest = int((values[0] - values[1]).abs().argmax())
     where = f" of {used[furthest]}" if (values != values[:, :1]).any() else ""
     return f"{name}{where}: {exact(float(values[0][furthest]))} against {exact(float(values[1][furthest]))}"

@@ -1,5 +1,7 @@
 """Other number formats."""
 
+import torch
+
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Layout
@@ -48,7 +50,7 @@ def stored_otherwise(difference: Difference) -> bool:
 def _other_formats(difference: Difference) -> dict[str, tuple[float, float]]:
     """Return the unit roundoff in both runs, by name, of weights that are trained and stored in other formats."""
     left, right = (trace.layout for trace in difference.traces)
-    frozen, theirs = set(left.frozen) & set(right.frozen), right.stored()
+    frozen, theirs = difference.named(torch.logical_and(*difference.at("frozen"))), right.stored()
     units = {name: (unit, theirs[name]) for name, unit in left.stored().items() if name not in frozen}
     return {name: both for name, both in units.items() if both[0] != both[1]}
 

@@ -59,8 +59,12 @@ def _differs(difference: Difference) -> bool:
 
 
 def _rates(difference: Difference) -> tuple[Tensor, Tensor]:
-    """Return both runs' learning rates of each traced step, of the parameter where they are furthest apart: [T]."""
-    left, right = difference.left.arrays["setting/lr"], difference.right.arrays["setting/lr"]
+    """Return both runs' learning rates of each traced step, of the parameter where they are furthest apart: [T].
+
+    They are zero in steps in which one run does not update that parameter, as before it is given to the optimizer.
+    """
+    updated = facts.updated(difference)
+    left, right = (torch.where(updated, trace.arrays["setting/lr"], 0.0) for trace in difference.traces)
     apart = (right[difference.row] / left[difference.row]).log().abs().nan_to_num(0.0)
     furthest = int(torch.where(facts.held(difference), apart, -1.0).argmax())
     return left[:, furthest], right[:, furthest]

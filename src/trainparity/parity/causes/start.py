@@ -21,7 +21,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     """The weights that the step starts from are other weights, though the step before ended with equal ones."""
     left, right = difference.left, difference.right
     # Another optimizer may have made its step before this one's begins.
-    of_another = set(left.layout.unoptimised) ^ set(right.layout.unoptimised)
+    of_another = difference.named(torch.logical_xor(*difference.at("held")))
     moved = _moved_between_steps(difference)
     names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
@@ -50,14 +50,12 @@ def _moved_between_steps(difference: Difference) -> set[str]:
 
     Others are apart since that step, by what its floor excused; or another optimizer has moved them in both runs.
     """
-    row, names = difference.row, list(difference.left.layout.parameters)
+    row = difference.row
     if row == 0:
-        return set(names)
+        return set(difference.left.layout.parameters)
     moved = [_moved(trace, row) != 0 for trace in difference.traces]  # NaN too
-    unheld = set.intersection(*(set(trace.layout.unoptimised) for trace in difference.traces))
-    of_another = moved[0] & moved[1] & torch.tensor([name in unheld for name in names])
-    elsewhere = ((moved[0] | moved[1]) & ~of_another).tolist()
-    return {name for name, found in zip(names, elsewhere, strict=True) if found}
+    of_another = moved[0] & moved[1] & ~torch.logical_or(*difference.at("held"))
+    return set(difference.named((moved[0] | moved[1]) & ~of_another))
 
 
 def _moved(trace: Trace, row: int) -> Tensor:
@@ -78,10 +76,11 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     left, right = (_moved(trace, row) for trace in difference.traces)
     stored = [list(trace.layout.stored().values()) for trace in difference.traces]
     rounding = 16 * torch.tensor(stored, dtype=torch.float64).amax(0)
-    unheld = {*layout.unoptimised, *difference.right.layout.unoptimised}
+    held = torch.stack([trace.arrays["held"][row - 1 : row + 1].all(0) for trace in difference.traces]).all(0)
     for in_left, here, there in ((True, left, right), (False, right, left)):
-        alone = zip(layout.parameters, ((here > rounding) & (there == 0)).tolist(), here.tolist(), strict=True)
-        if found := {name: by for name, changes, by in alone if changes and name not in unheld}:
+        alone = ((here > rounding) & (there == 0) & held).tolist()
+        every = zip(layout.parameters, alone, here.tolist(), strict=True)
+        if found := {name: by for name, changes, by in every if changes}:
             return difference.who(in_left), found
     return "", {}
 

@@ -12,10 +12,13 @@ from trainparity.parity.recording.trace import Trace
 
 
 def _frozen(difference: Difference) -> list[str]:
-    """Return the parameters that are frozen in one run, and that the optimizer of the other one holds."""
-    left, right = difference.left.layout, difference.right.layout
-    one, two = set(left.frozen) - set(right.frozen), set(right.frozen) - set(left.frozen)
-    return [name for name in left.parameters if name in (one - set(right.unoptimised)) | (two - set(left.unoptimised))]
+    """Return the parameters that are frozen in one run, and that the other one trains."""
+    gradients, updates, frozen = difference.norms("gradient"), difference.norms("update"), difference.at("frozen")
+    trained = [
+        held & ~still & ((gradient != 0) | (update != 0))
+        for held, still, gradient, update in zip(difference.at("held"), frozen, gradients, updates, strict=True)
+    ]
+    return difference.named((frozen[0] & trained[1]) | (frozen[1] & trained[0]))
 
 
 def _frozen_differ(difference: Difference) -> bool:
@@ -68,12 +71,11 @@ def never_reached(difference: Difference) -> Finding | None:
 
 
 def _unheld(difference: Difference) -> list[str]:
-    """Return the parameters with a gradient in both runs that one optimizer alone holds."""
-    layouts = difference.left.layout, difference.right.layout
-    names = set(layouts[0].unoptimised) ^ set(layouts[1].unoptimised)
-    gradients = difference.norms("gradient")
-    both = ((gradients[0] > 0) & (gradients[1] > 0)).tolist()
-    return [name for name, has in zip(layouts[0].parameters, both, strict=True) if has and name in names]
+    """Return the parameters with a gradient in both runs that one optimizer alone holds, and that it alone moves."""
+    gradients, moved = difference.norms("gradient"), [lengths > 0 for lengths in difference.norms("update")]
+    alone = [held & ~other for held, other in (difference.at("held"), difference.at("held")[::-1])]
+    odd = (alone[0] & moved[0] & ~moved[1]) | (alone[1] & moved[1] & ~moved[0])
+    return difference.named(odd & (gradients[0] > 0) & (gradients[1] > 0))
 
 
 def _unheld_differ(difference: Difference) -> bool:
@@ -95,20 +97,20 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
     seen = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
-    ignored = set(difference.left.layout.unoptimised) & set(difference.right.layout.unoptimised)
+    ignored = difference.named(~torch.logical_or(*difference.at("held")))
     odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
     if not odd:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]
     if others or len(odd) == len(names):
         return None
-    frozen = set(difference.left.layout.frozen) ^ set(difference.right.layout.frozen)
+    frozen = difference.named(torch.logical_xor(*difference.at("frozen")))
     how = "requires_grad is off" if frozen else "no gradient reaches it"
-    has = left[names.index(odd[0])] > 0 or odd[0] in difference.right.layout.frozen
+    has = left[names.index(odd[0])] > 0 or bool(difference.at("frozen")[1][names.index(odd[0])])
     return Finding(
         f"{some(odd)} {'has' if len(odd) == 1 else 'have'} a gradient in {difference.who(bool(has))} only ({how} in "
         f"{difference.who(not has)})",
-        {"parameters": odd, **({"requires_grad_differs": sorted(frozen)} if frozen else {})},
+        {"parameters": odd, **({"requires_grad_differs": frozen} if frozen else {})},
     )
 
 
@@ -135,20 +137,20 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     moved = [lengths > 0 for lengths in difference.norms("update")]
     seen = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
-    names = list(difference.left.layout.parameters)
-    unheld = set(difference.left.layout.unoptimised) ^ set(difference.right.layout.unoptimised)
+    held = difference.at("held")
+    unheld = difference.named(held[0] ^ held[1])
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
-    otherwise = facts.set_otherwise(difference)
-    at_rest = [name not in unheld and bool(apart) for name, apart in zip(names, otherwise.tolist(), strict=True)]
-    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference))
-    rows = lost.nonzero().flatten().tolist()
-    odd = list(dict.fromkeys([*(names[index] for index in rows if not at_rest[index]), *_unheld(difference)]))
+    at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
+    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference)) & ~at_rest
+    odd = list(dict.fromkeys([*difference.named(lost), *_unheld(difference)]))
     if not odd:
         return None
-    how = "the optimizer does not hold it" if unheld & set(odd) else "the optimizer holds it but the update is lost"
-    first = names.index(odd[0])
-    here = odd[0] in difference.left.layout.unoptimised or not bool(moved[0][first])
+    how = "the optimizer holds it but the update is lost"
+    if set(unheld) & set(odd):
+        how = "the optimizer does not hold it"
+    here = not moved[0][list(difference.left.layout.parameters).index(odd[0])]
     return Finding(
-        f"{some(odd)} has a gradient and does not move in {difference.who(here)} ({how})",
+        f"{some(odd)} {'has a gradient and does' if len(odd) == 1 else 'have a gradient and do'} not move in "
+        f"{difference.who(bool(here))} ({how})",
         {"parameters": odd, "not_in_the_optimizer": sorted(unheld)},
     )

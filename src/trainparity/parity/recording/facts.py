@@ -19,7 +19,6 @@ def layout_of(
     parameters = {plain_name(name): parameter for name, parameter in model.named_parameters()}
     first = {id(parameter): name for name, parameter in parameters.items()}
     every = [(plain_name(name), p) for name, p in model.named_parameters(remove_duplicate=False)]
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     stored = stored_in(model).unit_roundoff
     rounded = {
         name: number_format(p.dtype).unit_roundoff
@@ -33,8 +32,6 @@ def layout_of(
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
-        "frozen": [name for name, p in parameters.items() if not p.requires_grad],
-        "unoptimised": [name for name, p in parameters.items() if id(p) not in held],
         "optimizer": type(own_part(optimizer)).__name__,
         "choices": _choices(optimizer),
     }

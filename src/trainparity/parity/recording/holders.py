@@ -1,6 +1,6 @@
 """Ranks whose optimizers hold parts of one model, as in ZeRO: what counts is what a parameter's own rank has."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,20 +13,48 @@ from trainparity.parity.recording.unwrap import own_part
 
 
 class Holders:
-    """Which rank updates each parameter, where that is not every rank. Every rank must make one at the same time."""
+    """Which rank updates each parameter, where that is not every rank: an optimizer may get parameters, or lose some.
 
-    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
-        own = {id(p) for group in own_part(optimizer).param_groups for p in group["params"]}
-        every = ranks.gather(torch.tensor([id(p) in own for p in parameters], dtype=torch.bool))
+    Nothing is known before `renew`.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Callable[[], Sequence[Tensor]]) -> None:
+        self._optimizer, self._parameters = optimizer, parameters
+        self._own: Tensor | None = None
+        self._owners: list[int | None] = []
+        self._concerned: set[int] = set()
+        self.held = torch.zeros(0, dtype=torch.bool)
+        """Whether any rank's optimizer holds the parameter: bool [P]."""
+
+    @property
+    def known(self) -> bool:
+        """Whether ranks have told each other what they hold."""
+        return self._own is not None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether this rank's optimizer holds other parameters than the ranks know, or they know nothing."""
+        return self._own is None or not torch.equal(self._own, self._held_here())
+
+    def renew(self) -> None:
+        """Tell the other ranks what this one's optimizer holds now. Every rank must call it at the same time."""
+        parameters, self._own = self._parameters(), self._held_here()
+        every = ranks.gather(self._own)
         plain = torch.tensor([not is_dtensor(p) for p in parameters], dtype=torch.bool)
         some = every.any(0) & ~every.all(0) & plain
         first = every.int().argmax(0).tolist()
         self._owners = [owner if apart else None for owner, apart in zip(first, some.tolist(), strict=True)]
-        self.held: list[bool] = every.any(0).tolist()
-        """Whether any rank's optimizer holds the parameter."""
-        held = {id(p) for p, any_holds in zip(parameters, self.held, strict=True) if any_holds}
+        self.held = every.any(0)
+        held = {id(p) for p, any_holds in zip(parameters, self.held.tolist(), strict=True) if any_holds}
         # An optimizer that holds none of the model's parameters has copies of them in a finer format.
-        self._concerned = held or own | set(map(id, parameters))
+        self._concerned = held or self._members() | set(map(id, parameters))
+
+    def _held_here(self) -> Tensor:
+        own = self._members()
+        return torch.tensor([id(p) in own for p in self._parameters()], dtype=torch.bool)
+
+    def _members(self) -> set[int]:
+        return {id(p) for group in own_part(self._optimizer).param_groups for p in group["params"]}
 
     @property
     def apart(self) -> bool:
@@ -35,7 +63,9 @@ class Holders:
 
     def concerned(self, tensors: Sequence[Tensor]) -> bool:
         """Tell whether what is done to some tensors is done to what the optimizers update."""
-        return not self._concerned.isdisjoint(map(id, tensors))
+        clipped = set(map(id, tensors))
+        # Of those that it got since ranks met last this rank knows its own.
+        return not self._concerned.isdisjoint(clipped) or not self._members().isdisjoint(clipped)
 
     def tensors(self, parameters: Sequence[Tensor], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return a tensor of each parameter, such as its gradient, as its owner has it. Every rank must call it."""

@@ -17,7 +17,7 @@ _SHAPES = {
     "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation/numbers": "TA", "activation_gradient/sketch": "TAS",
-    "applied/norm": "TP", "state/norm": "TP",
+    "applied/norm": "TP", "state/norm": "TP", "held": "TP", "frozen": "TP",
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
@@ -35,7 +35,7 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 """
 
 _SETTING = "setting/"
-_FLAGS = {"rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
+_FLAGS = {"held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""
 
 _WHOLE_NUMBERS = {

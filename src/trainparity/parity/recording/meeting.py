@@ -82,16 +82,16 @@ class Meeting:
         if self.active and torch.is_grad_enabled():
             self._tell(self._state._replace(passes=self._state.passes + 1))
 
-    def meet(self, place: Place, told: bool = False) -> list[bool] | None:
+    def meet(self, place: Place, *told: bool) -> list[bool] | None:
         """Wait until all ranks have come to a place in the step, just before they gather something.
 
         Args:
             place: Where this rank is.
-            told: Something that this rank tells the others there.
+            told: What this rank tells the others there, as many things on every rank.
 
         Returns:
-            What each rank tells; None where another one has left this place out, as one that does not clip, or where
-            the ranks have `parted`: nothing can be gathered here.
+            Of each thing whether any rank tells it; None where another one has left this place out, as one that does
+            not clip, or where the ranks have `parted`: nothing can be gathered here.
         """
         while not self.parted:
             try:
@@ -99,11 +99,12 @@ class Meeting:
             except RanksPart as error:
                 self.parted = str(error)
                 break
-            places, every = ranks.gather(torch.tensor([int(place), int(told)])).T
+            every = ranks.gather(torch.tensor([int(place), *map(int, told)]))
+            places = every[:, 0]
             if place < places.amax():
                 return None
             if place == places.amin():
-                return list(map(bool, every.tolist()))
+                return list(map(bool, every[:, 1:].any(0).tolist()))
         return None
 
     def expect_all(self) -> None:

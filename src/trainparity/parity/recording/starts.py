@@ -1,4 +1,4 @@
-"""What an update starts from: weights, the optimizer's state and its settings."""
+"""What an update starts from: weights, what the optimizer holds, its state and its settings."""
 
 from collections.abc import Sequence
 
@@ -16,6 +16,8 @@ def record_start(
 ) -> None:
     """Record it into a step's arrays. Every rank must call it."""
     arrays.record_start(parameters)
+    arrays["held"] = holders.held
+    arrays["frozen"] = torch.tensor([not parameter.requires_grad for parameter in parameters], dtype=torch.bool)
     state = own_part(optimizer).state
     states = [state.get(parameter, {}) for parameter in parameters]
     arrays["state/norm"] = holders.numbers(state_norms(parameters, states))

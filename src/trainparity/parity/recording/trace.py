@@ -24,7 +24,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[11] = 11
+    version: Literal[12] = 12
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -64,10 +64,6 @@ class Layout(Record):
     """Other names of parameters that are shared."""
     modal: list[str] = Field(default_factory=list)
     """Modules whose training and evaluation modes differ in what they compute: active dropout, batch statistics."""
-    frozen: list[str] = Field(default_factory=list)
-    """Parameters that take no gradient."""
-    unoptimised: list[str] = Field(default_factory=list)
-    """Parameters that the optimizer does not hold."""
     optimizer: str = ""
     """Class of the optimizer."""
     choices: dict[str, str] = Field(default_factory=dict)
@@ -106,7 +102,8 @@ class Trace:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
       numbers these sums are. `applied/norm` [T, P]:
-      gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update.
+      gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update;
+      `held`, `frozen` [T, P]: whether it, on any rank, holds the parameter, and whether that takes no gradient.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.

@@ -50,7 +50,7 @@ class StepWatch:
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
         self.backward = BackwardHooks(self.model, self._backward_ended)
-        self._gradients = Gradients(self._parameters, lambda: self._holding, self.backward)
+        self._gradients = Gradients(self._parameters, lambda: self._holders, self.backward)
         self.forward.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
@@ -62,7 +62,6 @@ class StepWatch:
         self._active = False
         self.given = GivenGradients()
         self._groups: Tensor | None = None
-        self._holders: Holders | None = None
         self._watch_steps_of(self.optimizer)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
@@ -72,7 +71,7 @@ class StepWatch:
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = self.clipping.optimizer = optimizer
-        self._holders = None
+        self._holders = Holders(optimizer, self._parameters)
         self._before = optimizer.register_step_pre_hook(self._updating)
         if isinstance(optimizer, Joint):
             self.forward.on_pass = optimizer.end
@@ -98,13 +97,8 @@ class StepWatch:
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
-        layout = layout_of(self.model, self.optimizer, self.forward.modules)
-        if self._holders is not None:
-            layout["unoptimised"] = [
-                name for name, held in zip(layout["parameters"], self._holders.held, strict=True) if not held
-            ]
         return {
-            **layout,
+            **layout_of(self.model, self.optimizer, self.forward.modules),
             "buffers": {name: list(buffer.shape) for name, buffer in self.structure.buffers().items()},
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
@@ -142,16 +136,16 @@ class StepWatch:
         Raises:
             RanksPart: the ranks did not meet in this step.
         """
-        every = self._meeting.meet(Place.END, self._gradients.outdated)
+        again = self._meet(Place.END)
         self._meeting.expect_all()
         parameters, arrays = self._parameters(), self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
             self._meeting.expect_all()
         if not self._gradients.applied_seen:
-            self._gradients.see_applied(again=any(every or ()))
+            self._gradients.see_applied(again=bool(again))
         self._gradients.end()
-        weights = arrays.record("weight", self._holding.tensors(parameters, parameters))
+        weights = arrays.record("weight", self._holders.tensors(parameters, parameters))
         arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         arrays |= self._of_each_rank(weights)
@@ -194,16 +188,16 @@ class StepWatch:
             return None
         if self.structure.changed():
             return None
-        if (every := self._meeting.meet(Place.UPDATE, self._gradients.outdated)) is None:
+        if (again := self._meet(Place.UPDATE)) is None:
             return None
-        parameters, holders = self._parameters(), self._holding
-        record_start(self._arrays, self.optimizer, parameters, holders)
+        parameters = self._parameters()
+        record_start(self._arrays, self.optimizer, parameters, self._holders)
         # What ranks send each other after the last update is seen here, where the next one begins.
-        self._received = holders.received(parameters)
+        self._received = self._holders.received(parameters)
         self.given.see(parameters, made=self.backward.begun)
         keywords = keywords or {}
         if not made_inside(self.optimizer, args, keywords):
-            self._gradients.see_applied(again=any(every))
+            self._gradients.see_applied(again=again)
             return None
         return self._closures.watched(args, keywords)
 
@@ -214,38 +208,41 @@ class StepWatch:
     @unseen
     def _see_evaluated(self) -> None:
         """Look at the gradients that a closure has left: the optimizer has them from there."""
-        if self._active and (every := self._meeting.meet(Place.UPDATE, self._gradients.outdated)) is not None:
-            self._gradients.see_applied(again=any(every))
+        if self._active and (again := self._meet(Place.UPDATE)) is not None:
+            self._gradients.see_applied(again=again)
 
     def _parameters(self) -> list[Tensor]:
         return list(self.model.parameters())
 
-    @property
-    def _holding(self) -> Holders:
-        """Which rank updates what; ranks have met where it is first asked."""
-        if self._holders is None:
-            self._holders = Holders(self.optimizer, self._parameters())
-        return self._holders
+    def _meet(self, place: Place) -> bool | None:
+        """Meet the other ranks; tell whether gradients are to be read again. None: not all ranks are there."""
+        told = self._meeting.meet(place, self._gradients.outdated, self._holders.outdated)
+        if told is None:
+            return None
+        again, others = told
+        if others:
+            self._holders.renew()
+        return again
 
     def _concerned_with(self, tensors: Sequence[Tensor]) -> bool:
         """Tell whether a call that clips some tensors clips what the optimizers update."""
-        if self._holders is None and not self._meeting.meet(Place.CLIPPING):
+        if not self._holders.known and self._meet(Place.CLIPPING) is None:
             return not set(map(id, self._parameters())).isdisjoint(map(id, tensors))
-        return self._holding.concerned(tensors)
+        return self._holders.concerned(tensors)
 
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
         if self.structure.changed():
             return
-        if (every := self._meeting.meet(Place.CLIPPING, self._gradients.outdated)) is None:
+        if (again := self._meet(Place.CLIPPING)) is None:
             return
         self.given.see(self._parameters(), made=self.backward.begun)
-        self._gradients.see(again=any(every))
+        self._gradients.see(again=again)
 
     @unseen
     def _see_clipped(self) -> None:
         """Record what is left by a call that clips within the step, where that was seen to begin."""
         inside = self._gradients.applied_seen and self._closures.evaluations < 2
-        if inside and not self.structure.changed() and self._meeting.meet(Place.CLIPPING):
+        if inside and not self.structure.changed() and self._meet(Place.CLIPPING) is not None:
             self._gradients.see_applied(again=False)
