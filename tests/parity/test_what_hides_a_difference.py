@@ -110,7 +110,7 @@ def test_another_scale_of_an_adapter_that_adds_nothing_yet_is_not_that_of_the_lo
     assert verdict.evidence["modules"] == ["up"]
 
 
-@pytest.mark.parametrize(("scaling", "coarse"), [(5.0, False), (1.875, False), (5.0, True), (1.875, True)])
+@pytest.mark.parametrize(("scaling", "coarse"), [(5.0, False), (1.875, False), (5.0, True), (1.95, True)])
 def test_such_a_scale_is_not_that_of_the_loss_where_no_module_sees_it(
     tmp_path: Path, scaling: float, coarse: bool
 ) -> None:
