@@ -107,6 +107,7 @@ NEW_HEAD = {"activation__sketch": silent("activation/sketch", 5)}
 SILENT = {"activation__sketch": silent("activation/sketch", 3)}
 """A module inside that returns zeros."""
 
+LARGE: dict[str, Any] = {"layout": {**COARSE["layout"], "parameters": dict.fromkeys(SHAPES, [16, 4])}}
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
 OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
@@ -266,6 +267,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
+        (LARGE, {**LARGE, "weights": (0.98,)}),
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),

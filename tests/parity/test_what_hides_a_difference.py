@@ -59,12 +59,15 @@ class Adapted(nn.Module):
 class AdaptedByParameters(nn.Module):
     """The same with weights that no module of their own holds, so that none sees the scaled gradient."""
 
-    def __init__(self, scaling: float) -> None:
+    def __init__(self, scaling: float, merged: bool = False) -> None:
         super().__init__()
-        self.base, self.scaling = nn.Linear(4, 10).requires_grad_(False), scaling
-        self.down, self.up = nn.Parameter(torch.randn(2, 4)), nn.Parameter(torch.zeros(10, 2))
+        self.base, self.scaling, self.merged = nn.Linear(4, 10).requires_grad_(False), scaling, merged
+        self.down, self.up = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.zeros(10, 4))
 
     def forward(self, values: Tensor) -> Tensor:
+        if self.merged:
+            weight = self.base.weight + self.scaling * (self.up @ self.down)
+            return nn.functional.linear(values, weight, self.base.bias)
         output: Tensor = self.base(values) + self.scaling * (values @ self.down.T @ self.up.T)
         return output
 
@@ -107,7 +110,7 @@ def test_another_scale_of_an_adapter_that_adds_nothing_yet_is_not_that_of_the_lo
     assert verdict.evidence["modules"] == ["up"]
 
 
-@pytest.mark.parametrize(("scaling", "coarse"), [(5.0, False), (1.875, False), (5.0, True)])
+@pytest.mark.parametrize(("scaling", "coarse"), [(5.0, False), (1.875, False), (5.0, True), (1.95, True)])
 def test_such_a_scale_is_not_that_of_the_loss_where_no_module_sees_it(
     tmp_path: Path, scaling: float, coarse: bool
 ) -> None:
@@ -115,6 +118,12 @@ def test_such_a_scale_is_not_that_of_the_loss_where_no_module_sees_it(
     verdict = compared(*runs, tmp_path)
     assert verdict.cause == "backward", verdict.explanation
     assert verdict.evidence["parameters"] == ["up"]
+
+
+def test_a_scale_that_is_merged_into_the_weights_is_the_same_training(tmp_path: Path) -> None:
+    runs = (partial(train, partial(AdaptedByParameters, 2.0, how), cross_entropy, True) for how in (False, True))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
 
 
 def in_bf16(folder: Path, make: Callable[[], nn.Module], loss: Function) -> Verdict:

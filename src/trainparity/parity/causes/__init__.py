@@ -62,7 +62,8 @@ RULES: tuple[Rule, ...] = (
     precision.overflow,
     unmoved.frozen_parameter,
     by_hand.clipped_by_hand,
-    # What explains the whole gradient by arithmetic.
+    # What explains the whole gradient by arithmetic, or that of some parameters.
+    backward.scaled_inside,
     loss.turned,
     loss.scaled,
     loss.scaled_at_the_outputs,

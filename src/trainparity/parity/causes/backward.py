@@ -1,7 +1,10 @@
 """The same gradient of the outputs becomes another one on its way back."""
 
+import math
+
 import torch
 
+from trainparity.parity.causes.by_hand import kept_after_backward
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
@@ -13,8 +16,11 @@ from trainparity.parity.causes.passes import (
     without_gradient,
 )
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
+from trainparity.parity.distance import ALL, sketches
+from trainparity.parity.fitting import fit
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import INPUT
+from trainparity.records.numbers import exact
 
 
 @rule(
@@ -74,6 +80,63 @@ def flows_through_targets(difference: Difference) -> Finding | None:
         f"in {difference.who(not more)} the gradient flows through {max(reached)} forward passes of a step, and in "
         f"{difference.who(more)} through {min(reached)} of them",
         {"passes_with_gradients": [float(number) for number in reached]},
+    )
+
+
+def _scaled_inside(difference: Difference) -> dict[str, float]:
+    """Return by which number gradients are multiplied behind outputs, and a gradient of these, of the same bits.
+
+    In a coarse format, where the floor hides it: rounding otherwise leaves as much of such a gradient over as it turns.
+    """
+    if not is_coarse(difference.left.layout) or not difference.same_precision or difference.distance("start"):
+        return {}
+    chain, kept = difference.chain, [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    if not chain.judged or chain.other_bits or not chain.given_same_bits or not same_cut(difference):
+        return {}
+    if not all(kept) or abs(kept[1] / kept[0] - 1) > _AS_KEPT:
+        return {}  # code of the loop's own scales it afterwards
+    units = max(trace.layout.unit_roundoff for trace in difference.traces)
+    gradients = zip(*(sketches(trace, "gradient")[difference.row] for trace in difference.traces), strict=True)
+    found = {}
+    for (name, shape), pair in zip(difference.left.layout.parameters.items(), gradients, strict=True):
+        factor, rest = fit(*pair)
+        if all(map(torch.any, pair)) and math.prod(shape) >= _NUMBERS and abs(factor - 1) > _TIMES * max(rest, units):
+            found[name] = factor
+    return found
+
+
+_AS_KEPT = 1e-3
+"""Part by which runs may differ in what they keep of the gradients that backward makes."""
+
+_TIMES = 4
+"""How many times further from 1 than rounding leaves over: right runs lay at 0.9, a scale of 15 for 16 at 16."""
+
+_NUMBERS = 32
+"""Numbers of a parameter of which no factor explains much by chance."""
+
+
+def _is_scaled_inside(difference: Difference) -> bool:
+    return bool(_scaled_inside(difference))
+
+
+@rule(
+    "backward",
+    "backward",
+    proof="in a coarse format outputs and the gradient of the loss by them have the same bits, and gradients of "
+    "parameters are the reference's times a number",
+    advice="compare how forward scales what the named weights make, as that of an adapter, and hooks on them",
+    differs=_is_scaled_inside,
+)
+def scaled_inside(difference: Difference) -> Finding | None:
+    """A factor inside of the model, which weights that are still zero hide in its outputs."""
+    found = _scaled_inside(difference)
+    if not found:
+        return None
+    first = next(reversed(found))
+    return Finding(
+        f"the gradient of {some(list(found))} is {exact(found[first], 4)} times in {difference.runs[1]} what it is in "
+        f"{difference.runs[0]}; what modules return and the gradient of the loss by that have the same bits",
+        {"parameters": list(found), "factors": list(found.values()), "equal": [*EQUAL, "gradients of the outputs"]},
     )
 
 
