@@ -107,7 +107,7 @@ NEW_HEAD = {"activation__sketch": silent("activation/sketch", 5)}
 SILENT = {"activation__sketch": silent("activation/sketch", 3)}
 """A module inside that returns zeros."""
 
-LARGE: dict[str, Any] = {"layout": {**COARSE["layout"], "parameters": dict.fromkeys(SHAPES, [16, 4])}}
+LARGE: dict[str, Any] = {"layout": {**COARSE["layout"], "parameters": {name: [16, 4] for name in SHAPES}}}
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
 OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
