@@ -80,7 +80,7 @@ class Observed:
         beside = {path.parent for path in modules if self._is_own(path)}
         opened = {
             path
-            for path in self._read
+            for path in list(self._read)  # other threads may open files meanwhile
             if path.is_relative_to(self._folder) or path.parent in beside or not packages.isdisjoint(path.parents)
         }
         own = {path for path in (opened | modules.keys()) - self._written if self._is_own(path)}
@@ -126,7 +126,7 @@ class _Searched:
 
     def files(self) -> Iterator[Path]:
         """Yield where a module could come to lie that was not found."""
-        for name, folders in self._folders.items():
+        for name, folders in list(self._folders.items()):
             last = name.rpartition(".")[2]
             places = [_absolute(folder) / file for folder in folders for file in (f"{last}.py", f"{last}/__init__.py")]
             yield from (place for place in places if name not in sys.modules and self._is_own(place))

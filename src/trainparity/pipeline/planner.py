@@ -1,7 +1,8 @@
 """What each stage depends on, computed: its settings, its code and, where it trains, the environment.
 
 `probe` writes a file for each stage, `runs/plan/<stage>.json` or `runs/plan/train/<configuration>.json`, which is the
-stage's dep in dvc.yaml. It holds no path of a machine and no time: equal plans are equal bytes on any machine.
+stage's dep in dvc.yaml. It holds no time, and no path of a machine but of what is read outside of the project: equal
+plans are equal bytes on any machine.
 """
 
 from collections.abc import Callable, Iterable
