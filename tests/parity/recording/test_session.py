@@ -45,6 +45,29 @@ def test_a_run_that_follows_starts_each_window_from_the_kept_state_and_its_twin_
     assert (apart[::2] > 2**-26).all() and (apart[::2] < 2**-23).all()
 
 
+def test_a_twin_that_is_moved_in_a_closure_has_no_part_of_that_in_its_update() -> None:
+    """As Lightning calls the model from inside of the optimizer's step: autocast shows itself there."""
+    twin = session(twin=1)
+    model, optimizer = twin.watch.model, twin.watch.optimizer
+    optimizer.param_groups[0]["params"] = [model.bias]
+
+    def closure() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.ones(3, 4)).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    with closing(twin):
+        before = model.get_parameter("weight").clone()
+        twin.start(0)
+        optimizer.step(closure)
+        twin.finish(lambda: torch.tensor(0.0))
+    arrays = twin.stacked()
+    assert (model.get_parameter("weight") - before).norm() > 1e-4
+    update = (arrays["weight/sketch"] - arrays["start/sketch"])[0]
+    assert (update != 0).any(1).tolist() == [False, True]
+
+
 def test_a_window_whose_state_is_missing_is_an_error_unless_the_followed_run_had_ended(tmp_path: Path) -> None:
     train(session(window=2, keep=tmp_path), 4)
     train(session(window=2, follow=tmp_path), 8)

@@ -162,6 +162,7 @@ class Session:
 
         def autocast_shows(dtype: torch.dtype) -> None:
             self._move_by(number_format(dtype).unit_roundoff, seed, step)
+            watch.see_start_again()
 
         watch.forward.on_autocast = autocast_shows  # before the first forward pass nothing says that there is autocast
 

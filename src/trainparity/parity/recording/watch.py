@@ -186,9 +186,7 @@ class StepWatch:
         self.clipping.updated = True
         if not self._active or (optimizer is not None and is_inside_own_step(optimizer)):
             return None
-        if self.structure.changed():
-            return None
-        if (again := self._meet(Place.UPDATE)) is None:
+        if self.structure.changed() or (again := self._meet(Place.UPDATE)) is None:
             return None
         parameters = self._parameters()
         record_start(self._arrays, self.optimizer, parameters, self._holders)
@@ -200,6 +198,11 @@ class StepWatch:
             self._gradients.see_applied(again=again)
             return None
         return self._closures.watched(args, keywords)
+
+    def see_start_again(self) -> None:
+        """Look again at the weights that an update starts from: a twin's were moved in the optimizer's closure."""
+        if "start/sketch" in self._arrays:
+            self._arrays.record_start(self._parameters())
 
     def _evaluate_again(self) -> None:
         self.forward.active = False
@@ -233,9 +236,7 @@ class StepWatch:
     @unseen
     def _see_gradients_again(self) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
-        if self.structure.changed():
-            return
-        if (again := self._meet(Place.CLIPPING)) is None:
+        if self.structure.changed() or (again := self._meet(Place.CLIPPING)) is None:
             return
         self.given.see(self._parameters(), made=self.backward.begun)
         self._gradients.see(again=again)
