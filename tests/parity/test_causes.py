@@ -76,6 +76,7 @@ COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**
 COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
+GIVEN_THE_SAME = {"activation_gradient__sketch": GIVEN_BACK}
 GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
 SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, dtype=torch.float64)}
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
@@ -211,7 +212,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "frozen-parameter": [({}, {"gradients": FREEZES, "frozen": ~all_but("a.bias")}), ({}, {"gradients": FREEZES})],
     "loss-normalisation": [
-        ({}, {"weights": (2.0,), "activation_gradient__sketch": 2 * GIVEN_BACK}),
+        ({}, {"weights": (2.0,)}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
         ({}, {"gradients": scaled(0.6)}),
@@ -263,11 +264,11 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),
     ],
     "backward": [
-        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}), ({}, {"weights": (0.94,)}),
+        ({}, {"gradients": OFF, "given_back": {"a": 0.1}}), ({}, {"weights": (0.94,), **GIVEN_THE_SAME}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
-        (LARGE, {**LARGE, "weights": (0.98,)}),
+        (LARGE, {**LARGE, "weights": (0.98,), **GIVEN_THE_SAME}),
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),

@@ -90,8 +90,10 @@ def trace(
         ids = (torch.arange(SAMPLES) + SAMPLES * step).view(ranks * parts, -1)
         seen = {n: drawn(5, step, i, shape=[6]) * (1 + noise * drawn(6, twin, step, i)) + (activations or {}).get(n, 0)
                 for i, n in enumerate(ACTIVATIONS)}  # fmt: skip
-        back = {n: drawn(9, step, i, shape=[6]) * (1 + noise * drawn(10, twin, step, i)) + (given_back or {}).get(n, 0)
-                for i, n in enumerate(ACTIVATIONS)} | {"(input)": torch.zeros(6, dtype=torch.float64)}  # fmt: skip
+        scale = sum(weights) / parts if weights else 1.0
+        back = {n: scale * drawn(9, step, i, shape=[6]) * (1 + noise * drawn(10, twin, step, i))
+                + (given_back or {}).get(n, 0) for i, n in enumerate(ACTIVATIONS)}  # fmt: skip
+        back |= {"(input)": torch.zeros(6, dtype=torch.float64)}
         flat = torch.cat([g.flatten() for g in whole.values()])
         micro = torch.stack([micro_sketch(torch.cat([g.flatten() for g in p.values()])) for p in pieces])
         row = {

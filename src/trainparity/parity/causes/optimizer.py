@@ -179,7 +179,7 @@ def moved_otherwise(difference: Difference) -> Finding | None:
     "update",
     proof="in a coarse format, in an earlier step, weights have the same bits, gradients agree, and the updates are "
     "apart: what they have made since then may be within the floor",
-    advice="compare the code of both optimizers' `step`, and hooks on it",
+    advice="compare the code of both optimizers' `step`, the number format that it computes in, and hooks on it",
 )
 def other_update_before(difference: Difference) -> Finding | None:
     """Updates have been others since an earlier step, which shows in what the weights make."""
@@ -199,7 +199,7 @@ def other_update_before(difference: Difference) -> Finding | None:
     "update",
     proof="weights before the step, gradients as they are applied, options, state and class of the optimizer agree, "
     "and the update does not",
-    advice="compare the code of both optimizers' `step`, and hooks on it",
+    advice="compare the code of both optimizers' `step`, the number format that it computes in, and hooks on it",
 )
 def other_update(difference: Difference) -> Finding | None:
     """The same optimizer makes another update of the same gradients."""
