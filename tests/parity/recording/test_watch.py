@@ -411,3 +411,18 @@ def test_ranks_tell_what_they_hold_again_only_where_that_changed(
     watch.close()
     assert held == [[False, False, True, True]] * 2 + [[True] * 4] * 2
     assert told == [0, 2]
+
+
+def test_clipping_of_what_the_optimizer_holds_of_another_model_is_no_clipping_of_this_one(model: nn.Module) -> None:
+    other = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+    watch = StepWatch(model, optimizer, sketch_size=64)
+    calls = []
+    for clipped in (other, model):
+        watch.begin()
+        other(model(X)).sum().backward()
+        nn.utils.clip_grad_norm_(clipped.parameters(), 0.1)
+        optimizer.step()
+        calls.append(int(watch.end()["clip/calls"]))
+    watch.close()
+    assert calls == [0, 1]

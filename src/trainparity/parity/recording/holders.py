@@ -64,8 +64,10 @@ class Holders:
     def concerned(self, tensors: Sequence[Tensor]) -> bool:
         """Tell whether what is done to some tensors is done to what the optimizers update."""
         clipped = set(map(id, tensors))
-        # Of those that it got since ranks met last this rank knows its own.
-        return not self._concerned.isdisjoint(clipped) or not self._members().isdisjoint(clipped)
+        if not self._concerned.isdisjoint(clipped):
+            return True
+        own = self._members() & clipped  # of what optimizers got since ranks met last this rank knows its own
+        return any(id(p) in own for p in self._parameters())
 
     def tensors(self, parameters: Sequence[Tensor], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return a tensor of each parameter, such as its gradient, as its owner has it. Every rank must call it."""
