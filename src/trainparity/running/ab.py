@@ -121,7 +121,9 @@ def judged_in_float64(
 
 def finer(settings: Settings) -> Settings:
     """Return how runs are recorded in float64 that are the same as far as a coarse format tells."""
-    return replace(settings, float64=True, steps=min(settings.steps or _FINER_STEPS, _FINER_STEPS), twins=1)
+    return replace(
+        settings, float64=True, steps=min(settings.steps or _FINER_STEPS, _FINER_STEPS), twins=min(settings.twins, 1)
+    )
 
 
 def seen_without_rounding(
