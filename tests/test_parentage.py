@@ -32,19 +32,23 @@ def test_what_was_orphaned_while_it_started_does_nothing(
 
 
 FOLLOWER = """
-import time
-from trainparity.parentage import end_with_parent
+import sys, time
+from trainparity.parentage import end_with_parent, is_ending
 end_with_parent()
+if sys.argv[1] == "ending":
+    is_ending()
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(2.5 if sys.argv[1] == "ending" else 60)
+print("done", flush=True)
 """
 
 
-def test_a_process_ends_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize(("state", "left"), [("waiting", ""), ("ending", "done\n")])
+def test_a_process_ends_when_its_parent_is_killed_unless_it_does_already(state: str, left: str) -> None:
     parent = subprocess.Popen(
-        ["sh", "-c", '"$0" -c "$1"; true', sys.executable, FOLLOWER],
+        ["sh", "-c", '"$0" -c "$1" "$2"; true', sys.executable, FOLLOWER, state],
         stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert parent.stdout and parent.stdout.readline() == "ready\n"
     parent.kill()
-    assert parent.stdout.read() == ""  # until all that write to it have ended
+    assert parent.stdout.read() == left  # until all that write to it have ended

@@ -11,6 +11,13 @@ FOLLOWS = "TRAINPARITY_FOLLOWS"
 
 _POLL_S = 0.5
 
+_ENDING = threading.Event()
+
+
+def is_ending() -> None:
+    """Note that this process ends by itself: its parent's end is then no second signal, which would cut that short."""
+    _ENDING.set()
+
 
 def end_with_parent() -> None:
     """From now on send SIGTERM to this process, within a second, when its parent has ended."""
@@ -28,7 +35,8 @@ def end_with_parent() -> None:
     def watch() -> None:
         while known and alive():
             time.sleep(_POLL_S)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if not _ENDING.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="trainparity-parent", daemon=True).start()
 

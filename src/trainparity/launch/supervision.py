@@ -12,6 +12,7 @@ from types import FrameType
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.exits import say
 from trainparity.launch.warm import WarmProcess
+from trainparity.parentage import is_ending
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
@@ -48,6 +49,7 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
                 _kill(workers)
         else:
             began = time.monotonic()
+            is_ending()
             _stop(workers)
             name = signal.Signals(number).name
             say(f"{name}: up to {GRACE_S} s for the step to end and a checkpoint; a second signal ends it at once")
