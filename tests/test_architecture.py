@@ -53,7 +53,7 @@ BELOW: dict[str, set[str]] = {
     "launch": {
         "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",
         "hashing", "lingering", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement",
-        "hiding",
+        "hiding", "parentage",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
