@@ -70,7 +70,9 @@ def test_no_process_is_forked_that_would_be_another(own: Path, monkeypatch: pyte
         assert (process := start_warm("program", "a", environment())) and process.wait() == 3
         assert start_warm("program", "a", environment(PYTHONHASHSEED="7")) is None
         assert start_warm("program", "a", environment(TORCHINDUCTOR_MAX_AUTOTUNE="1")) is None
-        assert (process := start_warm("program", "a", environment(OMP_NUM_THREADS="2"))) and process.wait() == 3
+        of_sklearn = {"KMP_INIT_AT_FORK": "FALSE", "KMP_DUPLICATE_LIB_OK": "True"}
+        for others in ({"OMP_NUM_THREADS": "2"}, of_sklearn):
+            assert (process := start_warm("program", "a", environment(**others))) and process.wait() == 3
         (own / "slow.py").write_text("VALUE = 2\n")
         assert start_warm("program", "a", environment()) is None  # it has imported what was edited since
         monkeypatch.setattr(sys, "prefix", "/another")

@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,9 @@ def cut_trace() -> None:
     layout.needed(KEPT, "a").write_text("{")
 
 
-@pytest.mark.parametrize("damage", [damaged_mark, cut_trace])
-def test_a_damaged_one_is_trained_again(first: dict[str, int], damage: Callable[[], None]) -> None:
-    damage()
-    again = trained(CONTENT)
-    assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]
+def test_a_damaged_one_is_trained_again(first: dict[str, int]) -> None:
+    for damage in (damaged_mark, cut_trace):
+        damage()
+        again = trained(CONTENT)
+        assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]
+        first = again

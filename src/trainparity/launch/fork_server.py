@@ -30,6 +30,8 @@ FORKED = b"forked"
 
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "MALLOC_", "TORCH")
 _READ_LATER = {"OMP_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+_OF_ITS_PROCESS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
+"""What scikit-learn sets where it is imported, as by who prepares data; it changes no result."""
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that a service sends to all processes: they are for those who wait here for what was forked."""
 _PATIENCE_S = 10.0
@@ -53,7 +55,8 @@ class Request(NamedTuple):
 
 def started_with(environment: dict[str, str]) -> dict[str, str]:
     """Return those variables that only a process which starts with them heeds: Python and libraries read them once."""
-    return {n: v for n, v in environment.items() if n.startswith(_READ_AT_START) and n not in _READ_LATER}
+    others = _READ_LATER | _OF_ITS_PROCESS
+    return {n: v for n, v in environment.items() if n.startswith(_READ_AT_START) and n not in others}
 
 
 def main() -> None:
