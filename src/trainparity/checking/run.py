@@ -15,6 +15,7 @@ from trainparity.launch.warm import warm_workers
 from trainparity.params import Configuration, Curves, Params, Precision, reference_name
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.pairs import compare_recipes, load_run, load_twins
+from trainparity.parity.recording.formats import rounds_more_than_fp32
 from trainparity.parity.verdict import Run, judge
 from trainparity.pipeline.prepare import prepare
 from trainparity.records import layout
@@ -107,9 +108,9 @@ class Checker:
         if found.verdict == "different":
             found = self.confirm(candidates.name(text), configuration, found, float64=float64)
         elif found.hidden_by_floor and float64:
-            found = settled(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
-        elif found.verdict == "equivalent" and configuration.precision not in ("fp32", "fp64") and float64:
-            found = unhidden(found, self.judge(f"{candidates.name(text)}-fp64", _in_float64(configuration)))
+            found = settled(found, self.in_float64(candidates.name(text), configuration))
+        elif found.verdict == "equivalent" and rounds_more_than_fp32(configuration.precision) and float64:
+            found = unhidden(found, self.in_float64(candidates.name(text), configuration))
         return found
 
     def run(self, name: str, configuration: Configuration) -> Run:
@@ -141,16 +142,16 @@ class Checker:
     def confirm(self, name: str, configuration: Configuration, result: Verdict, *, float64: bool) -> Verdict:
         """Judge a difference again: in float64, and with the factor fixed that is said to cause it."""
         if float64 and configuration.precision == "fp32":
-            result = self.second_opinion(name, configuration, result)
+            result = judged_again(result, self.in_float64(name, configuration))
         if result.cause == "randomness":
             result = self.without_dropout(name, configuration, result)
         if result.cause in _RECUT and configuration.num_shards > 1:
             result = self.recut(name, configuration, result)
         return result
 
-    def second_opinion(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
-        """Judge again in float64, where rounding is a billion times smaller and a fault is as large as before."""
-        return judged_again(result, self.judge(f"{name}-fp64", _in_float64(configuration)))
+    def in_float64(self, name: str, configuration: Configuration) -> Verdict:
+        """Judge a configuration in float64: rounding is a billion times smaller there, and a fault as large."""
+        return self.judge(f"{name}-fp64", configuration.model_copy(update={"precision": "fp64"}))
 
     def recut(self, name: str, configuration: Configuration, result: Verdict) -> Verdict:
         """Confirm a cause that comes from cutting the batch: one process with the candidate's micro-batches."""
@@ -189,7 +190,3 @@ class Checker:
             if status.status != "trained":
                 break
         return compare_recipes(curves, precision, runs)
-
-
-def _in_float64(configuration: Configuration) -> Configuration:
-    return configuration.model_copy(update={"precision": "fp64"})

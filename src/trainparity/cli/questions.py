@@ -6,14 +6,7 @@ from pathlib import Path
 
 from trainparity.records.operators import FirstOperator, OperatorLog
 from trainparity.records.verdict import Verdict
-from trainparity.running.ab import (
-    OF_COMPUTATION,
-    finer,
-    judged_in_float64,
-    second_opinion,
-    seen_without_rounding,
-    switched,
-)
+from trainparity.running.ab import OF_COMPUTATION, finer, judged_in_float64, second_opinion, switched
 from trainparity.running.command import Command, Runner
 from trainparity.running.operators import first_operator
 from trainparity.running.record import Settings, say
@@ -45,16 +38,14 @@ class Questions:
 
         What is asked further is asked there.
         """
-        there = replace(self, place=self.place / "float64", settings=replace(self.settings, float64=True))
-        asked = self.runner, self.commands, there.place
-        if verdict.hidden_by_floor:
-            found = judged_in_float64(*asked, there.settings, verdict, self.judge)
-            return (self if found.hidden_by_floor else there), found
-        if verdict.verdict != "equivalent" or self._precisions() <= {"fp32", "fp64"}:
+        from trainparity.parity.recording.formats import rounds_more_than_fp32  # imports torch
+
+        coarse = verdict.verdict == "equivalent" and any(map(rounds_more_than_fp32, self._precisions()))
+        if not verdict.hidden_by_floor and not coarse:
             return self, verdict
-        there = replace(there, settings=finer(self.settings))
-        found = seen_without_rounding(*asked, there.settings, verdict, self.judge)
-        return (there if found.verdict == "different" else self), found
+        there = replace(self, place=self.place / "float64", settings=finer(self.settings, verdict))
+        found = judged_in_float64(self.runner, self.commands, there.place, there.settings, verdict, self.judge)
+        return (self if found.verdict == verdict.verdict else there), found
 
     def in_float64(self, verdict: Verdict) -> Verdict:
         """Ask whether the difference stays in float64, where no plain cause was found."""

@@ -98,6 +98,14 @@ def second_opinion(
     return judged_again(found, judge(*places), takes_more=more)
 
 
+def finer(settings: Settings, found: Verdict) -> Settings:
+    """Return how runs are recorded in float64: whole, or a few steps of those that are the same in a coarse format."""
+    if found.hidden_by_floor:
+        return replace(settings, float64=True)
+    steps = min(settings.steps or _FINER_STEPS, _FINER_STEPS)
+    return replace(settings, float64=True, steps=steps, twins=min(settings.twins, 1))
+
+
 def judged_in_float64(
     runner: Runner,
     commands: tuple[Command, Command],
@@ -106,45 +114,29 @@ def judged_in_float64(
     found: Verdict,
     judge: Callable[[Path, Path], Verdict],
 ) -> Verdict:
-    """Judge both commands and twins in float64, recorded into `folder`, where the noise floor hides what they do.
+    """Judge both commands and twins in float64, recorded into `folder`, where rounding may hide what they do.
+
+    Args:
+        runner: Runs them.
+        commands: Both.
+        folder: Where they are recorded.
+        settings: How, by `finer`.
+        found: The verdict on them as they are: the noise floor hides it, or they are `equivalent` in a coarse format.
+        judge: Judges two recorded runs.
 
     Raises:
         StoppedBySignal: this process got a signal.
     """
-    say("the noise floor hides what they do: both again in float64")
+    hidden = found.hidden_by_floor
+    why = "the noise floor hides what they do:" if hidden else "the same as far as their format tells: a few steps of"
+    say(f"{why} both again in float64")
     try:
         places = record_both(runner, commands, folder, settings, lambda *both: judge(*both).verdict == "bitwise")
     except RunError as error:
-        return found.model_copy(update={"confirmation": f"float64 gave no second opinion: {error}", "advice": None})
-    return settled(found, judge(*places))
-
-
-def finer(settings: Settings) -> Settings:
-    """Return how runs are recorded in float64 that are the same as far as a coarse format tells."""
-    return replace(
-        settings, float64=True, steps=min(settings.steps or _FINER_STEPS, _FINER_STEPS), twins=min(settings.twins, 1)
-    )
-
-
-def seen_without_rounding(
-    runner: Runner,
-    commands: tuple[Command, Command],
-    folder: Path,
-    settings: Settings,
-    found: Verdict,
-    judge: Callable[[Path, Path], Verdict],
-) -> Verdict:
-    """Judge both commands in float64, recorded into `folder`, where a coarse format's rounding may hide a fault.
-
-    Raises:
-        StoppedBySignal: this process got a signal.
-    """
-    say("the same as far as their format tells: a few steps of both again in float64")
-    try:
-        places = record_both(runner, commands, folder, settings, lambda *both: judge(*both).verdict == "bitwise")
-    except RunError as error:
-        return confirmed(found, f"float64 gave no second opinion: {error}")
-    return unhidden(found, judge(*places))
+        again = found.model_copy(update={"verdict": "cannot judge", "reason": str(error)})
+    else:
+        again = judge(*places)
+    return settled(found, again) if hidden else unhidden(found, again)
 
 
 def switched(

@@ -8,6 +8,12 @@ from torch import Tensor, nn
 UNIT_ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """Half the relative spacing of the numbers that products are computed in (Higham, 2002, section 2.1)."""
 
+
+def rounds_more_than_fp32(precision: str) -> bool:
+    """Tell whether a format, by its name, is coarser than fp32 in what it multiplies; one that has no name here is."""
+    return UNIT_ROUNDOFF.get(precision, 1.0) > UNIT_ROUNDOFF["fp32"]
+
+
 _NAMES = {torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
