@@ -90,9 +90,10 @@ def _scaled_inside(difference: Difference) -> dict[str, float]:
     """
     if not is_coarse(difference.left.layout) or not difference.same_precision or difference.distance("start"):
         return {}
-    chain, kept = difference.chain, [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    chain = difference.chain
     if not chain.judged or chain.other_bits or not chain.given_same_bits or not same_cut(difference):
         return {}
+    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     if not all(kept) or abs(kept[1] / kept[0] - 1) > _AS_KEPT:
         return {}  # code of the loop's own scales it afterwards
     units = max(trace.layout.unit_roundoff for trace in difference.traces)

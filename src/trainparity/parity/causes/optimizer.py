@@ -66,8 +66,10 @@ def _moments_differ(difference: Difference) -> bool:
     A moment is a sum of gradients, and is apart no further than they are, and rounded twice in each step where it is
     kept in the weights' format.
     """
-    norms, classes, rows = difference.pair("state/norm"), _classes(difference), traced_since(difference)
-    if norms is None or rows is None or classes[0] != classes[1] or not is_coarse(difference.left.layout):
+    norms, classes = difference.pair("state/norm"), _classes(difference)
+    if norms is None or classes[0] != classes[1] or not is_coarse(difference.left.layout):
+        return False
+    if (rows := traced_since(difference)) is None:
         return False
     total = [float(torch.linalg.vector_norm(norm)) for norm in norms]
     units = max(trace.layout.stored_roundoff for trace in difference.traces)

@@ -13,7 +13,10 @@ from trainparity.parity.recording.trace import Trace
 
 def _frozen(difference: Difference) -> list[str]:
     """Return the parameters that are frozen in one run, and that the other one trains."""
-    gradients, updates, frozen = difference.norms("gradient"), difference.norms("update"), difference.at("frozen")
+    frozen = difference.at("frozen")
+    if torch.equal(*frozen):  # as in nearly every step
+        return []
+    gradients, updates = difference.norms("gradient"), difference.norms("update")
     trained = [
         held & ~still & ((gradient != 0) | (update != 0))
         for held, still, gradient, update in zip(difference.at("held"), frozen, gradients, updates, strict=True)
@@ -72,9 +75,11 @@ def never_reached(difference: Difference) -> Finding | None:
 
 def _unheld(difference: Difference) -> list[str]:
     """Return the parameters with a gradient in both runs that one optimizer alone holds, and that it alone moves."""
+    held = difference.at("held")
+    if torch.equal(*held):  # as in nearly every step
+        return []
     gradients, moved = difference.norms("gradient"), [lengths > 0 for lengths in difference.norms("update")]
-    alone = [held & ~other for held, other in (difference.at("held"), difference.at("held")[::-1])]
-    odd = (alone[0] & moved[0] & ~moved[1]) | (alone[1] & moved[1] & ~moved[0])
+    odd = (held[0] & ~held[1] & moved[0] & ~moved[1]) | (held[1] & ~held[0] & moved[1] & ~moved[0])
     return difference.named(odd & (gradients[0] > 0) & (gradients[1] > 0))
 
 
