@@ -11,6 +11,7 @@ from tests.support import synthetic
 from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, all_but, difference, drawn, judge, scaled, trace
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.causes.loss import scaled as scaled_loss
+from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.causes.start import weights_not_loaded
 from trainparity.parity.placement import place
 from trainparity.records.verdict import Verdict
@@ -549,3 +550,11 @@ def test_a_loss_of_samples_that_all_ranks_gather_couples_as_many_as_that_of_one(
     off = {**COUPLED, "ranks": 2, "gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}
     gathered = {**off, "layout": {**COUPLED["layout"], "loss_gathered": True}}
     assert [judge(COUPLED, right).cause for right in (off, gathered)] == ["batch-coupled-loss", "loss-or-targets"]
+
+
+def test_what_backward_made_is_no_multiple_where_it_was_not_recorded() -> None:
+    """As of shards that arrive reduced."""
+    nothing = difference({}, {"ranks": 2, "rank__micro": NO_MICRO})
+    assert (nothing.own_scale, nothing.own_factor, own_gradients_agree(nothing)) == (None, 1.0, None)
+    twice = difference({}, {"weights": (2.0,)})
+    assert twice.own_factor == pytest.approx(2.0) and own_gradients_agree(twice)

@@ -12,8 +12,9 @@ from trainparity.parity.chain import Chain
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, names, sketches, times
 from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
+from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_part
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT, depends_on_cut, module_of
+from trainparity.parity.recording.passes import module_of
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.updates import made_otherwise
 
@@ -96,54 +97,13 @@ class Difference:
 
     @cached_property
     def passes_part(self) -> bool:
-        """Whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
+        """Whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients."""
+        return passes_part(self)
 
-        Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs
-        alone can tell, by a loss that is a sum over samples; in another order of a pass's samples, too, by any loss.
-        Other sums may depend on both: rows inside of a model, as those of a packed sequence, need be no samples.
-        """
-        hashes, rows, order = (self.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
-        if not is_coarse(self.left.layout) or not self.same_precision or not (hashes and rows and order):
-            return False
-        if not torch.equal(*hashes) or not rows[0].any() or self.beyond["start"] or self.scaled_and_back:
-            return False
-        chain, same_cut = self.chain, torch.equal(*rows)
-        if not same_cut or not torch.equal(*order):
-            coupled = not same_cut and (self.left.layout.loss_coupled_by or self.right.layout.loss_coupled_by)
-            of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
-            return of_outputs or (same_cut and self.other_loss_of_same_bits)
-        passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
-        if not chain.touched:  # a mask that hides nothing, or labels at another place
-            passed = [name for name in passed if not name.startswith(INPUT)]
-        off = {*(name for name in passed if name not in self.of_other_size), *chain.given_otherwise}
-        return (bool(off) and not chain.another_form(off)) or self.other_loss_of_same_bits
-
-    @property
-    def scaled_and_back(self) -> bool:
-        """Whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
-        chain, (factor, rest) = self.chain, self.scale
-        if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
-            return False
-        noise = max(rest, _OTHER_VALUE)
-        made = abs(self.own_factor / chain.factor - 1) <= noise < abs(chain.factor - factor) / _PLAINLY
-        return made and abs(factor - 1) <= noise
-
-    @property
+    @cached_property
     def other_loss_of_same_bits(self) -> bool:
-        """Whether the loss of modules that return the same bits has another value, and its gradient differs.
-
-        Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
-        auxiliary loss. The value alone proves nothing: a constant in it has no gradient.
-        """
-        losses, chain = self.pair("rank/loss"), self.chain
-        if losses is None or not chain.judged or not chain.loss_is_exact:
-            return False
-        ours, theirs = (float(loss.mean()) for loss in losses)
-        apart = abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
-        if not chain.given_same_bits:
-            more = bool(set(chain.judged) & set(chain.given_more_than_stored))
-            return apart > _OTHER_VALUE and more and chain.given_carried
-        return apart > _OTHER_TERM and self.distance("gradient") > 0
+        """Whether the loss of modules that return the same bits has another value, and its gradient differs."""
+        return other_loss_of_same_bits(self)
 
     @property
     def of_other_size(self) -> set[str]:
@@ -213,15 +173,19 @@ class Difference:
             sketches(self.left, "gradient")[self.row].flatten(), sketches(self.right, "gradient")[self.row].flatten()
         )
 
+    @cached_property
+    def own_scale(self) -> tuple[float, float] | None:
+        """The same of what backward passes made, of each run the mean over ranks; None where that was not recorded."""
+        pairs = list(zip(self.micro(), self.traces, strict=True))
+        if not all(len(micro) for micro, _ in pairs):
+            return None
+        ours, theirs = (micro.sum(0) / trace.layout.world_size for micro, trace in pairs)
+        return fit(ours, theirs)
+
     @property
     def own_factor(self) -> float:
-        """What backward passes made in the other run, as a multiple of the reference's; 1 where it was not recorded.
-
-        Of each run it is the mean over ranks.
-        """
-        pairs = zip(self.micro(), self.traces, strict=True)
-        ours, theirs = (micro.sum(0) / trace.layout.world_size for micro, trace in pairs)
-        return fit(ours, theirs)[0] if ours.numel() and theirs.numel() else 1.0
+        """The number of `own_scale`; 1 where it is not known."""
+        return self.own_scale[0] if self.own_scale else 1.0
 
     @property
     def tolerance(self) -> float:
@@ -253,19 +217,6 @@ class Difference:
             return torch.zeros(0, 0), torch.zeros(0, 0)
         left, right = (sketch.flatten(0, 1) for sketch in found)
         return left[left.abs().sum(1) > 0], right[right.abs().sum(1) > 0]
-
-
-_NO_LOSS = 1e-30
-"""What stands below a loss of zero."""
-
-_OTHER_VALUE = 1e-5
-"""Part by which the value of one loss in single precision may differ for rounding, in another form of it."""
-
-_OTHER_TERM = 1e-4
-"""The same where the term that differs may be computed inside of the model, in its format."""
-
-_PLAINLY = 4
-"""Times what rounding leaves over that a number in the gradient would be seen by."""
 
 
 def _norms(trace: Trace, kind: Compared, row: int) -> Tensor:

@@ -1,0 +1,81 @@
+"""Forward passes and losses that differ in a coarse format though gradients are within their floor.
+
+What modules return, and the gradient of what the loss is made of, are rounded less often than a gradient is: where both
+runs pass the same samples from equal weights these show another function or another loss that gradients do not.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.passes import INPUT, depends_on_cut
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+def passes_part(difference: "Difference") -> bool:
+    """Tell whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
+
+    Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs alone
+    can tell, by a loss that is a sum over samples; in another order of a pass's samples, too, by any loss. Other sums
+    may depend on both: rows inside of a model, as those of a packed sequence, need be no samples.
+    """
+    hashes, rows, order = (difference.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
+    layouts = difference.left.layout, difference.right.layout
+    if not is_coarse(layouts[0]) or not difference.same_precision or not (hashes and rows and order):
+        return False
+    if not torch.equal(*hashes) or not rows[0].any() or difference.beyond["start"] or _scaled_and_back(difference):
+        return False
+    chain, same_cut = difference.chain, torch.equal(*rows)
+    if not same_cut or not torch.equal(*order):
+        coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
+        of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
+        return of_outputs or (same_cut and difference.other_loss_of_same_bits)
+    passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
+    if not chain.touched:  # a mask that hides nothing, or labels at another place
+        passed = [name for name in passed if not name.startswith(INPUT)]
+    other_size = difference.of_other_size
+    off = {*(name for name in passed if name not in other_size), *chain.given_otherwise}
+    return (bool(off) and not chain.another_form(off)) or difference.other_loss_of_same_bits
+
+
+def _scaled_and_back(difference: "Difference") -> bool:
+    """Tell whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
+    chain, (factor, rest) = difference.chain, difference.scale
+    if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
+        return False
+    noise = max(rest, _OTHER_VALUE)
+    made = abs(difference.own_factor / chain.factor - 1) <= noise < abs(chain.factor - factor) / _PLAINLY
+    return made and abs(factor - 1) <= noise
+
+
+def other_loss_of_same_bits(difference: "Difference") -> bool:
+    """Tell whether the loss of modules that return the same bits has another value, and its gradient differs.
+
+    Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
+    auxiliary loss. The value alone proves nothing: a constant in it has no gradient.
+    """
+    losses, chain = difference.pair("rank/loss"), difference.chain
+    if losses is None or not chain.judged or not chain.loss_is_exact:
+        return False
+    ours, theirs = (float(loss.mean()) for loss in losses)
+    apart = abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
+    if not chain.given_same_bits:
+        more = bool(set(chain.judged) & set(chain.given_more_than_stored))
+        return apart > _OTHER_VALUE and more and chain.given_carried
+    return apart > _OTHER_TERM and difference.distance("gradient") > 0
+
+
+_NO_LOSS = 1e-30
+"""What stands below a loss of zero."""
+
+_OTHER_VALUE = 1e-5
+"""Part by which the value of one loss in single precision may differ for rounding, in another form of it."""
+
+_OTHER_TERM = 1e-4
+"""The same where the term that differs may be computed inside of the model, in its format."""
+
+_PLAINLY = 4
+"""Times what rounding leaves over that a number in the gradient would be seen by."""
