@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import get_temp_dir
 
@@ -23,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainparity.data import shared_memory
 from trainparity.data.errors import DataError
+from trainparity.data.lockless import lockless
 from trainparity.data.prepared import Batch, Prepared
 from trainparity.params import Loader
 
@@ -100,29 +100,6 @@ class _Batches(Dataset[Batch | _Raised]):
         return batch
 
 
-class _Flag:
-    """The event by which the DataLoader ends its workers, without a lock.
-
-    A worker looks at it for each batch. Killed while it holds the lock of `multiprocessing.Event`, it would leave this
-    process waiting for ever, whatever happens to the other workers.
-    """
-
-    def __init__(self, context: BaseContext) -> None:
-        self._looked_at, self._raised_by = context.Pipe(duplex=False)
-
-    def is_set(self) -> bool:
-        return self._looked_at.poll()
-
-    def set(self) -> None:
-        self._raised_by.send_bytes(b"end")  # nobody reads it, so it stays
-
-
-def _context(start_method: str | None) -> BaseContext:
-    context = type(multiprocessing.get_context(start_method))()  # one of our own: multiprocessing keeps one for all
-    context.Event = lambda: _Flag(context)  # type: ignore[assignment, method-assign, return-value]
-    return context
-
-
 class _Workers:
     """The worker processes of one DataLoader, and a thread that kills them when a batch takes too long.
 
@@ -135,7 +112,7 @@ class _Workers:
             batch_size=None,
             sampler=[samples.numpy() for samples in plan],  # pickled by value: a tensor costs a file descriptor
             num_workers=loader.workers,
-            multiprocessing_context=_context(loader.start_method),
+            multiprocessing_context=lockless(loader.start_method),
             prefetch_factor=loader.prefetch_factor,
             pin_memory=pins(loader),
             timeout=_POLL_S,

@@ -13,7 +13,7 @@ from trainparity.validation import ParamsError, not_one_of
 
 def train(name: str) -> None:
     settings = params.load(Path("params.yaml"))
-    if settings.runtime == "docker" and settings.configs[name].device == "mps":
+    if _configuration(settings, name).device == "mps" and settings.runtime == "docker":
         print(f"{name}: on the host, as no container has Metal")
         environment = detect()
     else:
@@ -24,6 +24,10 @@ def train(name: str) -> None:
 
 
 def main(name: str) -> None:
-    if name not in (configs := params.load(Path("params.yaml")).configs):
-        raise ParamsError(f"params.yaml: configs: {not_one_of(name, list(configs))}")
-    here_or_contained(lambda: train(name), lambda settings: image_of(settings.configs[name], settings))
+    here_or_contained(lambda: train(name), lambda settings: image_of(_configuration(settings, name), settings))
+
+
+def _configuration(settings: params.Params, name: str) -> params.Configuration:
+    if name not in settings.configs:
+        raise ParamsError(f"params.yaml: configs: {not_one_of(name, list(settings.configs))}")
+    return settings.configs[name]
