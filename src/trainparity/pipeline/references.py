@@ -45,11 +45,10 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     """
     kept = _KEPT / runs if not runs.is_absolute() else runs / ".kept"
     there = {
-        name: reference_that_is_there(params, environment, name, runs=kept, data=data)
-        if _is_whole(name, kept)
-        else None
-        for name in params.references
+        name: reference_that_is_there(params, environment, name, runs=kept, data=data) for name in params.references
     }
+    digests = {name: _whole(name, kept) if status else "" for name, status in there.items()}
+    there = {name: status if digests[name] else None for name, status in there.items()}
     needed = {run: params.reference_of(run) for run in (*params.configs, COUNTERPART)}
     removed = _remove_others(params, kept)
     if all(there.values()) and not removed and needed == _needed_before(kept):
@@ -59,10 +58,12 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     for name, status in there.items():
         if status:
             _copy(name, kept, runs)
-        found[name] = status or run_reference(params, environment, name, runs=runs, data=data)
-        if not status and found[name].status == "trained":
-            _keep(name, runs, kept)
-    digests = {name: _digest(layout.state(runs, reference_name(name))) for name in params.references}
+            found[name] = status
+        else:
+            found[name] = run_reference(params, environment, name, runs=runs, data=data)
+            digests[name] = _digest(layout.state(runs, reference_name(name)))
+            if found[name].status == "trained":
+                _keep(name, runs, kept, digests[name])
     for place in (kept, runs):
         shutil.rmtree(layout.needed(place, COUNTERPART).parent, ignore_errors=True)
         for run, reference in needed.items():
@@ -70,20 +71,21 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     return found
 
 
-def _keep(reference: str, runs: Path, kept: Path) -> None:
-    """Put a trained reference to the kept ones, and say last what it was."""
+def _keep(reference: str, runs: Path, kept: Path, digest: str) -> None:
+    """Put a trained reference, whose state has a digest, to the kept ones, and say last what it was."""
     mark = _mark(reference, kept)
     mark.unlink(missing_ok=True)
     _copy(reference, runs, kept)
-    Kept(sha256=_digest(layout.state(kept, reference_name(reference)))).write(mark)
+    Kept(sha256=digest).write(mark)
 
 
-def _is_whole(reference: str, kept: Path) -> bool:
-    """Tell whether a kept reference's state is what was put there: a damaged one would be handed over as good."""
+def _whole(reference: str, kept: Path) -> str:
+    """Return the digest of a kept reference's state; empty if it is not what was put there: that would pass as good."""
+    digest = _digest(layout.state(kept, reference_name(reference)))
     try:
-        return Kept.read(_mark(reference, kept)).sha256 == _digest(layout.state(kept, reference_name(reference)))
+        return digest if Kept.read(_mark(reference, kept)).sha256 == digest else ""
     except RecordError:  # there is none
-        return False
+        return ""
 
 
 def _mark(reference: str, kept: Path) -> Path:
