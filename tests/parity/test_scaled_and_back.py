@@ -7,30 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-import trainparity
-from tests.support.against_twins import compared
-
-LABELS = torch.arange(16) % 10
+from tests.support.against_twins import compared, train_in_parts
 
 
 def train(scale: float, taken_out: float, parts: int, coarse: bool, folder: Path, twin: int) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            for images, labels in zip(
-                torch.randn(16, 4, generator=draws).chunk(parts), LABELS.chunk(parts), strict=True
-            ):
-                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    outputs = model(images)
-                (scale * nn.functional.cross_entropy(outputs.float(), labels)).backward()
-            for parameter in model.parameters():
-                assert parameter.grad is not None
-                parameter.grad.div_(taken_out)
-            optimizer.step()
+    def divide(model: nn.Module) -> None:
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.div_(taken_out)
+
+    train_in_parts(parts, coarse, folder, twin, optimizer=adam, scale=scale, before_update=divide)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
 
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])

@@ -8,13 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import compared, train_in_parts
 
 Clip = Callable[[nn.Module], object]
-LABELS = torch.arange(16) % 10
-
-
 Make = Callable[[nn.Module], torch.optim.Optimizer]
 
 
@@ -23,21 +19,7 @@ def momentum(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def train(clip: Clip, parts: int, coarse: bool, folder: Path, twin: int, make: Make = momentum) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
-    optimizer = make(model)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            for images, labels in zip(
-                torch.randn(16, 4, generator=draws).chunk(parts), LABELS.chunk(parts), strict=True
-            ):
-                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    outputs = model(images)
-                (nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
-            clip(model)
-            optimizer.step()
+    train_in_parts(parts, coarse, folder, twin, optimizer=make, scale=1 / parts, before_update=clip)
 
 
 def by_function(limit: float, model: nn.Module) -> None:

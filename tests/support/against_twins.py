@@ -23,6 +23,40 @@ def compared(reference: Training, test: Training, folder: Path) -> Verdict:
     return compare_folders(folder / "reference", folder / "test")
 
 
+LABELS = torch.arange(16) % 10
+
+
+def train_in_parts(
+    parts: int, coarse: bool, folder: Path, twin: int, *,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer], scale: float, before_update: Callable[[nn.Module], object],
+) -> None:  # fmt: skip
+    """Train a new classifier for 4 steps of 16 samples [4] in so many passes, under bf16 autocast where asked.
+
+    Args:
+        parts: Passes of a step.
+        coarse: Whether they are under autocast.
+        folder: Where it is recorded.
+        twin: The twin's number.
+        optimizer: Makes the optimizer.
+        scale: What the mean loss of each pass is multiplied by.
+        before_update: Called between backward and the update.
+    """
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    updates = optimizer(model)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, updates, folder, twin=twin, interval=1):
+        for _ in range(4):
+            updates.zero_grad()
+            batch = torch.randn(16, 4, generator=draws)
+            for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(images)
+                (scale * nn.functional.cross_entropy(outputs.float(), labels)).backward()
+            before_update(model)
+            updates.step()
+
+
 def train(make: Callable[[], nn.Module], loss: Callable[[Any], Tensor], coarse: bool, folder: Path, twin: int) -> None:
     """Train a new model for 4 steps of 16 samples [4], under bf16 autocast where asked; `loss` is computed outside."""
     torch.manual_seed(0)
