@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"errors", "integers", "params", "records", "checkpoints"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "errors", "integers", "lingering", "observed", "ownership", "placement",
+        "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",
         # It writes what parity reads.
         "parity.recording",
     },
@@ -47,13 +47,14 @@ BELOW: dict[str, set[str]] = {
     "second_opinion": {"records"},
     "running": {
         "bisection", "second_opinion", "records", "errors", "exits", "ownership", "scratch", "attach", "printable",
+        "stopping",
     },
     "controls": {"parity", "records", "strategies", "environment"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",
         "hashing", "lingering", "ownership", "scratch", "closure", "workloads", "strategies", "training", "placement",
-        "hiding", "parentage",
+        "hiding", "parentage", "stopping",
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
@@ -88,7 +89,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
-        "scratch", "exporting", "printable", "hiding",
+        "scratch", "exporting", "printable", "hiding", "stopping",
     },
 }  # fmt: skip
 

@@ -4,19 +4,40 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from trainparity.errors import StoppedBySignal
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command: its user's, a service's, and that of a terminal that is closed."""
 
 _AGAIN_S = 0.1
 _LONGEST_IMPORT_S = 20.0
 
 
+def handle_stops(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Have a handler take the signals that end a command, but those that `nohup` ignores; return what it replaces."""
+    heeded = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heeded}
+
+
+@contextmanager
+def stops_handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have a handler take the signals that end a command meanwhile."""
+    before = handle_stops(handler)
+    try:
+        yield
+    finally:
+        for number, replaced in before.items():
+            signal.signal(number, replaced)
+
+
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Have SIGINT, SIGTERM and SIGHUP end the work by an exception where nobody else handles them.
+    """Have the signals that end a command do so by an exception where nobody else handles them.
 
     Raises:
         KeyboardInterrupt: SIGINT came.

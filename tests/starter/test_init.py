@@ -112,6 +112,8 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
         (False, signal.SIGINT, True),
         (True, signal.SIGINT, False),
         (True, signal.SIGTERM, True),
+        (True, signal.SIGHUP, False),
+        (False, signal.SIGHUP, True),
     ],
 )
 def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
@@ -134,8 +136,9 @@ def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
         assert repro.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     stage = psutil.Process(repro.pid).children(recursive=True)
-    for process in [repro, *(stage if everybody else ())]:
+    for process in [*(stage if everybody else ()), repro]:  # which may hear last
         process.send_signal(number)
+        time.sleep(0.2)
     _, errors = repro.communicate(timeout=60)
     assert repro.returncode == 128 + number, errors
     assert stage and not psutil.wait_procs(stage, timeout=10)[1]

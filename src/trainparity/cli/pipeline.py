@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +13,14 @@ from types import FrameType
 from trainparity import extras, hiding, starter
 from trainparity.errors import UserError
 from trainparity.exits import DEFECT, shell_code
+from trainparity.launch.supervision import GRACE_S
 from trainparity.launch.warm import warm_workers
 from trainparity.params import REFERENCE, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
 from trainparity.pipeline.schedule import WHOLE
 from trainparity.running.command import Command, Runner
+from trainparity.stopping import stops_handled
 from trainparity.validation import read_yaml
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
@@ -25,11 +29,15 @@ _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 _INTERRUPTED = 252
 """DVC's exit code after SIGINT."""
 
+_POLL_S = 0.1
+_TIDYING_S = 30.0
+"""How long a stage may take to end once its workers have; what the user's code has left running takes no longer."""
+
 
 def reproduce(*arguments: str) -> int:
     """Run `dvc repro` and return its exit code; after a signal its stage, which writes a checkpoint, is waited for.
 
-    On SIGINT, which reaches both, DVC does so itself. SIGTERM ends it at once, and the stage ends when it notices that.
+    On SIGINT DVC does so itself. SIGTERM ends it at once, maybe before we hear of it, and its stage goes on.
 
     Raises:
         UserError: DVC or the pipeline's stages are missing, or params.yaml can't be read.
@@ -46,36 +54,40 @@ def reproduce(*arguments: str) -> int:
 
 def _follow(arguments: Sequence[str]) -> int:
     """Run DVC to its end, and hand on the signals that come meanwhile."""
-    import psutil  # which DVC brings
-
     # The stages call `python`: the environment's own must come first, also where it is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     whole = {} if arguments else {WHOLE: "1"}
-    dvc = psutil.Popen(
+    dvc = subprocess.Popen(
         [sys.executable, "-m", "trainparity.pipeline.dvc", "repro", *arguments],
         env=os.environ | whole | {"PATH": path, FOLLOWS: str(os.getpid())},
         start_new_session=True,  # a signal reaches it once: from here, whoever else got it
     )
-    stages: list[psutil.Process] = []
     received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        with suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if number == signal.SIGINT:
-                os.killpg(dvc.pid, number)
-            else:
-                stages.extend(dvc.children(recursive=True))
-                dvc.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(dvc.pid, number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stops_handled(forward):
         code = dvc.wait()
-        psutil.wait_procs(stages)
-        return 128 + received[0] if code and received else _exit_code(code)  # to DVC its stage has failed then
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if code < 0 or received:
+            _wait_for_session(dvc.pid)
+    return 128 + received[0] if code and received else _exit_code(code)  # to DVC its stage has failed then
+
+
+def _wait_for_session(number: int) -> None:
+    """Wait for what a process that led a session has left in it; its number is no other's until all have ended."""
+    import psutil  # which DVC brings
+
+    def is_left(process: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            return os.getsid(process.pid) == number and bool(process.status() != psutil.STATUS_ZOMBIE)
+        return False
+
+    deadline = time.monotonic() + GRACE_S + _TIDYING_S
+    while any(is_left(process) for process in psutil.process_iter()) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def require_stages() -> None:

@@ -69,7 +69,7 @@ def here_or_contained(main: Callable[[], None], kind: "Callable[[Params], Kind |
 
     Raises:
         UserError: no engine answers, the image can't be built, or the container was killed or overran its deadline.
-        StoppedBySignal: this process got SIGINT or SIGTERM; the container has ended and is removed.
+        StoppedBySignal: this process was to end; the container has ended and is removed.
     """
     settings = parameters.load(Path("params.yaml"))
     chosen = None if settings.runtime == "host" or IMAGE.exists() else kind(settings)

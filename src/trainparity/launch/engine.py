@@ -21,6 +21,7 @@ from trainparity.errors import StoppedBySignal, UserError
 from trainparity.launch import images
 from trainparity.launch.images import Kind
 from trainparity.ownership import owned, seen_at
+from trainparity.stopping import stops_handled
 
 _MEMORY = "TRAINPARITY_MEMORY"
 
@@ -150,7 +151,7 @@ def _removed(container: Container) -> Iterator[None]:
 
 @contextmanager
 def _stopped_with_us(container: Container) -> Iterator[list[int]]:
-    """Stop the container on SIGINT and SIGTERM, at once on a second one; yields the signals received."""
+    """Stop the container when this process is to end, at once on a second one; yields the signals received."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -161,12 +162,8 @@ def _stopped_with_us(container: Container) -> Iterator[list[int]]:
             with suppress(APIError):  # it has ended meanwhile
                 container.kill()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stops_handled(stop):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def execute(spec: RunSpec, runs: Path) -> Status:
     """Train a run and move what it wrote to `runs`; one that another process made from the same meanwhile is taken.
 
     Raises:
-        StoppedBySignal: this process got SIGINT or SIGTERM; the next call resumes from the checkpoint.
+        StoppedBySignal: this process was to end; the next call resumes from the checkpoint.
         UserError: a file system is full or can't be written; so does the next call then.
     """
     with owned(spec.work) as waited:

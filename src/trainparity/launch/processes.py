@@ -31,7 +31,7 @@ def run_workers(spec: RunSpec, spec_path: Path) -> dict[int, int]:
         Exit codes of the ranks that failed, a signal's number negated; empty if none failed.
 
     Raises:
-        StoppedBySignal: this process got SIGINT or SIGTERM; the ranks have ended.
+        StoppedBySignal: this process was to end; the ranks have ended.
     """
     with in_environment(of_workers(spec.placement.num_threads)), _temporary_files():
         if spec.configuration.distributed:
@@ -72,7 +72,7 @@ def run_one(module: str, spec_path: Path, num_threads: int) -> int:
     """Run one of our modules on a spec in a new process; return its exit code, a signal's number negated.
 
     Raises:
-        StoppedBySignal: this process got SIGINT or SIGTERM; the new process has ended.
+        StoppedBySignal: this process was to end; the new process has ended.
     """
     # Where the caller itself is a rank, as under torchrun or a cluster's job, its rank is not that of the new process.
     own = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}

@@ -13,6 +13,7 @@ from trainparity.errors import StoppedBySignal, UserError
 from trainparity.exits import say
 from trainparity.launch.warm import WarmProcess
 from trainparity.parentage import is_ending
+from trainparity.stopping import handle_stops
 
 GRACE_S = 60
 """Seconds that a stopped worker has to write its checkpoint."""
@@ -26,7 +27,7 @@ Worker = subprocess.Popen[bytes] | WarmProcess
 def watch(workers: Sequence[Worker]) -> dict[int, int]:
     """Wait until all workers of a run have ended; where one fails, the others are stopped.
 
-    After SIGINT or SIGTERM they may write a checkpoint; a second signal, or the end of their grace, kills them.
+    After a signal that ends a command they may write a checkpoint; a second one, or the end of their grace, kills them.
 
     Args:
         workers: By rank; several only if they were forked.
@@ -35,7 +36,7 @@ def watch(workers: Sequence[Worker]) -> dict[int, int]:
         Exit codes of the ranks that failed before they were stopped, a signal's number negated.
 
     Raises:
-        StoppedBySignal: this process got SIGINT or SIGTERM; the workers have ended.
+        StoppedBySignal: this process got such a signal; the workers have ended.
         UserError: the process that they were forked from was killed; they are killed too.
     """
     received: list[int] = []
@@ -105,7 +106,7 @@ def handlers_restored(forward: Callable[[int, FrameType | None], None] | None = 
     """Restore the signal handlers at the end: torchrun's agent replaces these and does not restore them.
 
     Args:
-        forward: Handles SIGINT and SIGTERM meanwhile, if given. In another than the main thread nothing can.
+        forward: Handles the signals that end a command, if given. In another than the main thread nothing can.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -114,8 +115,7 @@ def handlers_restored(forward: Callable[[int, FrameType | None], None] | None = 
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         if forward:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, forward)
+            handle_stops(forward)
         yield
     finally:
         for number, handler in before.items():

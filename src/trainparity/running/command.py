@@ -18,8 +18,8 @@ from trainparity.exits import say, shell_code
 from trainparity.running import secrecy
 from trainparity.running.errors import RunError
 from trainparity.running.standard_input import StandardInput
+from trainparity.stopping import handle_stops
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3
 """Signals after which the command is killed."""
 _GRACE_S = 60.0
@@ -79,9 +79,7 @@ class Runner:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
-                self._before[number] = signal.signal(number, self._handle)
+        self._before = handle_stops(self._handle)
         return self
 
     def __exit__(

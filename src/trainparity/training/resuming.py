@@ -1,7 +1,6 @@
 """The checkpoint of a run: written at the same step on every rank, loaded when the run resumes."""
 
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainparity import checkpoints
+from trainparity.stopping import handle_stops
 from trainparity.training.loop import Trainer
 
 
@@ -18,12 +18,11 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """Becomes true on SIGTERM or SIGINT; the loop then writes a checkpoint and ends."""
+    """Becomes true on a signal that ends a command; the loop then writes a checkpoint and ends."""
 
     def __init__(self) -> None:
         self._requested = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
+        handle_stops(self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._requested = True
