@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -141,6 +142,7 @@ class _Server:
             import_module(module)
         specs = [spec for module in list(sys.modules.values()) if (spec := getattr(module, "__spec__", None))]
         self._files = [Path(spec.origin) for spec in specs if spec.has_location and spec.origin]
+        _end_nothing_of_ours()
         gc.collect()
         gc.freeze()  # else a collection in each process writes to, and so copies, all of these objects
 
@@ -200,6 +202,15 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
         asked += part
     fields: list[Any] = json.loads(asked)
     return Request(*fields), files
+
+
+def _end_nothing_of_ours() -> None:
+    """Have forked processes not take down, at their ends, what torch has set up in this one: it costs them 0.06 s."""
+    from torch._dynamo.utils import dump_compile_times
+
+    atexit.unregister(dump_compile_times)  # which only logs them
+    for finalizer in list(vars(weakref.finalize).get("_registry", ())):  # no public name: where it has another, none
+        finalizer.atexit = False
 
 
 def _be(request: Request) -> None:

@@ -39,10 +39,8 @@ class Sketcher:
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.size = size
-        generator = torch.Generator().manual_seed(seed)
         self._length = size * max(1, _CHUNK // size)
-        self._signs = _random_signs(self._length, generator)
-        self._chunk_signs: list[float] = _random_signs(1 << 16, generator).tolist()
+        self._signs, self._chunk_signs = _signs(self._length, seed)
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
@@ -174,6 +172,13 @@ def mix(values: Tensor) -> Tensor:
 def _weights(count: int, device: torch.device) -> Tensor:
     numbers = torch.arange(1, count + 1, device=device) * _MIX[0]
     return (numbers ^ (numbers >> 31)) * _MIX[1] | 1
+
+
+@cache
+def _signs(length: int, seed: int) -> tuple[Tensor, list[float]]:
+    """Draw the signs of a chunk's numbers: float32 [length]; and of as many chunks as any tensor has."""
+    generator = torch.Generator().manual_seed(seed)
+    return _random_signs(length, generator), _random_signs(1 << 16, generator).tolist()
 
 
 def _random_signs(count: int, generator: torch.Generator) -> Tensor:
