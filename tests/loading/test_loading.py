@@ -22,6 +22,7 @@ from trainparity.params import Fake, Loading, Params, parse
 from trainparity.records.loading import LoaderMeasurement, LoadingReport
 
 ROOT = Path(__file__).parents[2]
+COLD = sys.executable
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc and resource limits of Linux")
 
@@ -50,6 +51,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a prepared dataset, in which the processes find the tests' workload."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(sys, "executable", warm.python())
     datasets.prepare(Fake(name="fake", shape=[3, 32, 32], size=192), tmp_path / "data", tmp_path)
     return tmp_path
 
@@ -123,8 +125,9 @@ def test_what_makes_no_sense_here_is_skipped_with_the_reason(project: Path, monk
 
 
 @pytest.fixture
-def small_files() -> Iterator[None]:
+def small_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let no file grow beyond 64 KiB, in this process and those it starts; a batch has 384 KiB."""
+    monkeypatch.setattr(sys, "executable", COLD)  # a warm one has limits of its own
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, before[1]))
     yield

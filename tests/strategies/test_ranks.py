@@ -7,7 +7,7 @@ from tests.support.ranks_over_seeds import RIGHT, WRONG
 from tests.support.runs import Reference, configuration, load, prepared
 from tests.support.scripts import torchrun
 
-SEEDS = 3
+SEEDS = 2
 
 
 @pytest.mark.parametrize("world_size", RIGHT)

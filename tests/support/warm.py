@@ -21,9 +21,11 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 LIBRARIES = (
     "torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.fsdp", "torch.distributed.tensor",
@@ -63,14 +65,14 @@ def python(*libraries: str) -> str:
     address, executable = f"{folder.name}/socket", Path(folder.name) / "python"
     executable.write_text(CLIENT.format(python=sys.executable, address=address), encoding="utf-8")
     executable.chmod(0o755)
-    command = [sys.executable, __file__, address, str(executable), *LIBRARIES, *libraries]
+    command = [sys.executable, __file__, address, *LIBRARIES, *libraries]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout and server.stdout.readline() == b"ready\n"
     atexit.register(server.communicate)  # it ends when its input ends
     return str(executable)
 
 
-def _serve(address: str, executable: str, libraries: Sequence[str]) -> None:
+def _serve(address: str, libraries: Sequence[str]) -> None:
     """Fork a process for each command line that comes; return in that process alone."""
     for library in libraries:
         import_module(library)
@@ -86,48 +88,61 @@ def _serve(address: str, executable: str, libraries: Sequence[str]) -> None:
     listening.bind(address)
     listening.listen(64)
     print("ready", flush=True)
-    guards: list[int] = []
-    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
-        connection, _ = listening.accept()
-        guards = [guard for guard in guards if not os.waitpid(guard, os.WNOHANG)[0]]
-        if not (guard := os.fork()):
-            listening.close()
-            _guard(connection, executable)
+    served: dict[int, tuple[int, socket.socket]] = {}
+    needed: list[Any] = [listening, sys.stdin]
+    while needed or served:
+        clients = {client.fileno(): descriptor for descriptor, (_, client) in served.items()}
+        ready, _, _ = select.select([*needed, *served, *clients], [], [])
+        for left in set(clients) & set(ready):  # which sends no more: it was killed
+            os.kill(served[clients[left]][0], signal.SIGKILL)
+        for ended in (set(served) & set(ready)) | {clients[left] for left in set(clients) & set(ready)}:
+            _tell(ended, *served.pop(ended))
+        if sys.stdin in ready:
+            needed.clear()
+        elif listening in ready and (request := _accept(listening, served)):
+            _take_over(*request)
             return
-        guards.append(guard)
-        connection.close()
     os._exit(0)
 
 
-def _guard(connection: socket.socket, executable: str) -> None:
-    """Fork the process that runs, return in it alone; in this one wait for its end, or end it with its client."""
+def _accept(listening: socket.socket, served: dict[int, tuple[int, socket.socket]]) -> "Request | None":
+    """Take a connection and fork; return what is asked for in the new process, None in this one."""
+    connection, _ = listening.accept()
     head, files, _, _ = socket.recv_fds(connection, 8, 3)
     size, asked = int.from_bytes(head, "big"), b""
     while len(asked) < size and (part := connection.recv(size - len(asked))):
         asked += part
-    if len(asked) < size:
-        os._exit(1)
-    if not (process := os.fork()):
+    if asked and len(asked) == size:
+        if not (process := os.fork()):
+            for descriptor, (_, client) in served.items():
+                os.close(descriptor)
+                client.close()
+            listening.close()
+            connection.close()
+            return files, json.loads(asked)
+        served[os.pidfd_open(process)] = process, connection
+    else:
         connection.close()
-        _take_over(files, executable, *json.loads(asked))
-        return
     for file in files:
         os.close(file)
-    ended = os.pidfd_open(process)
-    ready, _, _ = select.select([ended, connection.fileno()], [], [])
-    if ended not in ready:  # the client is gone
-        os.kill(process, signal.SIGKILL)
+    return None
+
+
+def _tell(descriptor: int, process: int, client: socket.socket) -> None:
     _, status = os.waitpid(process, 0)
-    try:
-        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
-    finally:
-        os._exit(0)
+    with suppress(OSError):  # it is gone
+        client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    client.close()
+    os.close(descriptor)
 
 
-def _take_over(
-    files: Sequence[int], executable: str, arguments: list[str], environment: dict[str, str], folder: str
-) -> None:
+Request = tuple[list[int], tuple[list[str], dict[str, str], str]]
+"""A client's open files; its arguments, environment and folder."""
+
+
+def _take_over(files: Sequence[int], asked: tuple[list[str], dict[str, str], str]) -> None:
     """Make this process what the client would be, had it started Python."""
+    arguments, environment, folder = asked
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -137,7 +152,7 @@ def _take_over(
     os.chdir(folder)
     tempfile.tempdir = None
     random.seed()
-    sys.executable, sys.argv = executable, arguments[1:]
+    sys.executable, *sys.argv = arguments
     sys.path[:0] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if (threads := environment.get("OMP_NUM_THREADS")) and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(int(threads))
@@ -193,5 +208,5 @@ def _end(status: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _serve(sys.argv[1], sys.argv[2:])
     _end(_status())
