@@ -1,6 +1,7 @@
 """The catalogue on real runs: every wrong loop caught and named, no right one called different."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,14 @@ from trainparity.records.controls import ControlReport, ControlResult
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[ControlResult]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", warm.python())
-        return run_controls(tmp_path_factory.mktemp("controls"), [1], [c for c in (*RIGHT, *WRONG) if not _slow(c)])
+        controls = [_on_fewer_models(control, number) for number, control in enumerate((*RIGHT, *WRONG))]
+        return run_controls(tmp_path_factory.mktemp("controls"), [1], [c for c in controls if not _slow(c)])
+
+
+def _on_fewer_models(control: Control, number: int) -> Control:
+    """Leave one model to `make controls`, another for each control."""
+    left = number % len(control.models) if len(control.models) > 2 else None
+    return replace(control, models=tuple(m for place, m in enumerate(control.models) if place != left))
 
 
 def _slow(control: Control) -> bool:

@@ -29,6 +29,8 @@ from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 
 ROOT = Path(__file__).parents[2]
+COLD = sys.executable
+"""For what a signal is sent to: a warm Python could not hand it on."""
 RUNS = Path("runs")
 WARM = ("plain", "gpu", "tensor-parallel", "2d")
 DISTRIBUTED = ("ddp", "tensor-parallel", "2d")
@@ -74,6 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setattr(sys, "executable", warm.python())
         datasets.prepare(params().dataset, Path("data/prepared"), Path("downloads"))
         with warm_workers():  # and the other by torchrun
             status = run_reference(params(), detect(), "fp32", runs=RUNS, data=Path("data/prepared"))
@@ -106,7 +109,13 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(sys, "executable", warm.python())
     return tmp_path
+
+
+@pytest.fixture
+def cold(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", COLD)
 
 
 def run(settings: Params, name: str) -> Status:
@@ -143,7 +152,7 @@ def misbehaving(how: str, **options: Any) -> Params:
     return params({"name": "tests.support.misbehaving:Misbehaving", "options": {"how": how, **options}})
 
 
-def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path) -> None:
+def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path, cold: None) -> None:
     status = run(misbehaving("raise", rank=1), "ddp")
     assert status.status == "failed"
     assert (status.reason or "").startswith("rank 1: ValueError: no loss for sample ")
@@ -201,7 +210,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     detect().write(layout.environment(RUNS))
     shutil.rmtree(layout.state(RUNS, name))
     shutil.rmtree(layout.report(RUNS, name))
-    command = [sys.executable, "-m", "trainparity.stages", "train", name]
+    command = [COLD, "-m", "trainparity.stages", "train", name]
     stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     checkpoint = here / f".trainparity/work/runs/{name}/checkpoints/run/state.json"
     wait_for(checkpoint, stage)
@@ -235,7 +244,7 @@ def test_an_interrupted_run_begins_anew_if_what_it_has_read_was_edited(
 def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_it(here: Path, trained: Path) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(misbehaving("hang", after=12).model_dump(mode="json")))
     detect().write(layout.environment(RUNS))
-    command = [sys.executable, "-m", "trainparity.stages", "train", "plain"]
+    command = [COLD, "-m", "trainparity.stages", "train", "plain"]
     stage = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     wait_for(here / "hangs", stage)
     stage.send_signal(signal.SIGINT)
@@ -247,7 +256,7 @@ def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_i
 
 
 def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(
-    here: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, cold: None, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RANK", "LOCAL_RANK"):  # of a caller that is a rank itself
         monkeypatch.setenv(name, "1")
@@ -272,7 +281,7 @@ def test_ranks_forked_from_a_warm_process_stop_with_it(here: Path) -> None:
         "from tests.launch.test_runs import misbehaving, run; from trainparity.launch.warm import warm_workers\n"
         "with warm_workers():\n    run(misbehaving('slow', after=12), 'ddp')"
     )
-    caller = subprocess.Popen([sys.executable, "-c", stopped], stderr=subprocess.PIPE, text=True)
+    caller = subprocess.Popen([COLD, "-c", stopped], stderr=subprocess.PIPE, text=True)
     wait_for(here / ".trainparity/work/runs/ddp/checkpoints/run/state.json", caller)
     ranks = psutil.Process(caller.pid).children(recursive=True)
     assert len(ranks) >= 3  # and the process that they are copies of
@@ -286,7 +295,7 @@ def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:
     """The second process waits and takes what the first made; trained at once, they would destroy it."""
     Path("params.yaml").write_text(yaml.safe_dump(misbehaving("slow", after=12).model_dump(mode="json")))
     detect().write(layout.environment(RUNS))
-    command = [sys.executable, "-m", "trainparity.stages", "train", "plain"]
+    command = [COLD, "-m", "trainparity.stages", "train", "plain"]
     stages = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [stage.communicate(timeout=120) for stage in stages]
     assert [stage.returncode for stage in stages] == [0, 0], outputs

@@ -45,13 +45,25 @@ def warm() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A folder with references, and when each was timed."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        datasets.prepare(params.Digits(name="digits", limit=32), DATA, Path("downloads"))
+        return folder, trained(CONTENT)
+
+
 @pytest.fixture
-def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def first(made: tuple[Path, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What was made, in a copy that is the working directory."""
+    folder, times = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(ROOT))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    datasets.prepare(params.Digits(name="digits", limit=32), DATA, Path("downloads"))
-    return trained(CONTENT)
+    return times
 
 
 def changed(**sections: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from tests.support.scripts import PLAIN, torchrun, trainparity, write
+from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 
 UNSEEDED = PLAIN.replace("    torch.manual_seed(0)\n", "")
@@ -26,7 +27,7 @@ def record(folder: Path, name: str, *command: object, twins: int = 0) -> Path:
 
 def test_a_script_without_a_seed_repeats_itself(tmp_path: Path) -> None:
     write(tmp_path, UNSEEDED)
-    first, second = (record(tmp_path, name, sys.executable, twins=twins) for name, twins in (("a", 1), ("b", 0)))
+    first, second = (record(tmp_path, name, python(), twins=twins) for name, twins in (("a", 1), ("b", 0)))
     found = compare_folders(first, second)
     assert found.verdict == "bitwise" and found.calibrated
     assert compare_folders(first, first / "twins/1").verdict == "equivalent"
@@ -34,9 +35,9 @@ def test_a_script_without_a_seed_repeats_itself(tmp_path: Path) -> None:
 
 def test_a_seed_that_is_lost_is_seen(tmp_path: Path) -> None:
     write(tmp_path, PLAIN)
-    seeded = record(tmp_path, "a", sys.executable, twins=1)
+    seeded = record(tmp_path, "a", python(), twins=1)
     write(tmp_path, UNSEEDED)
-    found = compare_folders(seeded, record(tmp_path, "b", sys.executable))
+    found = compare_folders(seeded, record(tmp_path, "b", python()))
     assert (found.verdict, found.cause) == ("different", "weights-not-loaded")
 
 

@@ -154,10 +154,11 @@ def _take_over(files: Sequence[int], asked: tuple[list[str], dict[str, str], str
     random.seed()
     sys.executable, *sys.argv = arguments
     sys.path[:0] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    if (threads := environment.get("OMP_NUM_THREADS")) and "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(int(threads))
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+    torch, numpy = import_module("torch"), import_module("numpy")
+    torch.default_generator.seed()  # else what seeds nothing would draw the same as any other
+    numpy.random.seed()
+    if threads := environment.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(threads))
     try:
         import_module("sitecustomize")
     except ModuleNotFoundError as error:
