@@ -208,6 +208,22 @@ def test_what_a_coarse_format_rounds_away_is_seen_in_float64(tmp_path: Path) -> 
     assert "compare kept/float64/a kept/float64/b" in wrong["errors"]
 
 
+def test_what_is_recorded_stays_when_float64_is_interrupted(tmp_path: Path) -> None:
+    waits = "if torch.get_default_dtype() == torch.float64:\n    print('finer', flush=True)\n    time.sleep(60)\n"
+    write(tmp_path, "import torch, time\n" + waits + GELUS)
+    commands = [f"{python()} train.py {words}" for words in ("1 none", "4 none")]
+    options = ["--steps", "4", "--twins", "1", "--folder", "kept"]
+    process = subprocess.Popen(
+        [TOOL, "ab", *options, *commands], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout and any(line == "finer\n" for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert errors.endswith("stopped by SIGTERM; both runs are kept: trainparity compare kept/a kept/b\n"), errors
+    assert trainparity("compare", "kept/a", "kept/b", cwd=tmp_path).returncode == 0
+
+
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
     return subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout

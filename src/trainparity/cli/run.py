@@ -1,7 +1,7 @@
 """Commands that run anybody's training script, recorded, without a change in it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +115,8 @@ def ab(
     if bisect and len(commands) != 2:
         raise UserError("trainparity: --bisect is for two commands; between two revisions, `git bisect run` is")
 
+    kept: list[str] = []
+
     def work() -> int:
         with (
             Runner() as runner,
@@ -123,7 +125,9 @@ def ab(
         ):
             settings = Settings(steps, interval, twins, outside=pair.outside)
             asking = Questions(runner, pair.commands, place, settings, margin)
-            verdict = asking.judge(*record_both(runner, pair.commands, place, settings, asking.equal))
+            recorded = record_both(runner, pair.commands, place, settings, asking.equal)
+            kept.append(f"both runs are kept: trainparity compare {recorded[0]} {recorded[1]}")
+            verdict = asking.judge(*recorded)
             if float64:
                 asking, verdict = asking.where_it_can_be_judged(verdict)
             as_recorded = verdict.verdict
@@ -142,14 +146,19 @@ def ab(
             say(f"to see it again: trainparity compare {left} {right}{note}")
             return code
 
-    return _said(work)
+    return _said(work, kept)
 
 
-def _said(work: Callable[[], int]) -> int:
-    """Do some work; what ends it is told apart from the command's own output."""
+def _said(work: Callable[[], int], kept: Sequence[str] = ()) -> int:
+    """Do some work; what ends it is told apart from the command's own output.
+
+    Args:
+        work: Returns the exit code.
+        kept: Says then what a signal has left, if anything.
+    """
     try:
         return work()
     except RunError as error:
         raise UserError(f"trainparity: {error}") from None
     except StoppedBySignal as error:
-        raise StoppedBySignal(error.number, "nothing is kept") from None
+        raise StoppedBySignal(error.number, *kept or ["nothing is kept"]) from None
