@@ -110,6 +110,10 @@ SILENT = {"activation__sketch": silent("activation/sketch", 3)}
 """A module inside that returns zeros."""
 
 LARGE: dict[str, Any] = {"layout": {**COARSE["layout"], "parameters": {name: [16, 4] for name in SHAPES}}}
+NOTHING: dict[str, Any] = {
+    **LARGE, **{name.replace("/", "__"): 0 * trace().arrays[name] for name in ("start/sketch", "activation/sketch")}
+}  # fmt: skip
+"""All weights are zero, and all that is made of them."""
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
 OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
@@ -252,6 +256,7 @@ PROVED: dict[str, list[Pair]] = {
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
         (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),
         ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
+        (NOTHING, {**NOTHING, "weights": (0.98,), **GIVEN_THE_SAME}),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),

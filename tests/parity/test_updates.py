@@ -81,9 +81,16 @@ class Orthogonal(torch.optim.Optimizer):
 class Lion(torch.optim.Optimizer):
     """The sign of an average, with its constants in its code."""
 
-    def __init__(self, parameters: Iterable[Tensor], kept: float = 0.99, lerp: bool = False, lr: float = 1e-4) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        kept: float = 0.99,
+        lerp: bool = False,
+        lr: float = 1e-4,
+        keeps_weights: bool = False,
+    ) -> None:
         super().__init__(parameters, {"lr": lr})
-        self.kept, self.lerp = kept, lerp
+        self.kept, self.lerp, self.keeps_weights = kept, lerp, keeps_weights
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -93,6 +100,8 @@ class Lion(torch.optim.Optimizer):
                 mixed = torch.lerp(p.grad, average, 0.9) if self.lerp else 0.9 * average + 0.1 * p.grad
                 p.sub_(mixed.sign(), alpha=group["lr"])
                 average.mul_(self.kept).add_(p.grad, alpha=1 - self.kept)
+                if self.keeps_weights:
+                    self.state[p].setdefault("weights", p.clone()).lerp_(p, 0.01)
 
 
 class Momentum(torch.optim.Optimizer):
@@ -177,6 +186,7 @@ def judged_in_bf16(reference: Make, other: Make, folder: Path, parts: int = 1) -
 
 RIGHT_IN_BF16: dict[str, tuple[Make, Make, int]] = {
     "Lion, accumulated": (Lion, Lion, 4),
+    "Lion that averages its weights, accumulated": (Lion, partial(Lion, keeps_weights=True), 4),
     "Lion in another form": (Lion, partial(Lion, lerp=True), 1),
     "Muon, accumulated": (Orthogonal, Orthogonal, 4),
     "AdamW, fused": (ADAMW, partial(torch.optim.AdamW, lr=0.01, fused=True), 1),

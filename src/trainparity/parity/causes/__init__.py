@@ -27,6 +27,7 @@ from trainparity.parity.causes import (
     targets,
     unmoved,
     weights,
+    zeros,
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Rule
 
@@ -63,6 +64,7 @@ RULES: tuple[Rule, ...] = (
     unmoved.frozen_parameter,
     by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic, or that of some parameters.
+    zeros.scaled_by_zeros,
     backward.scaled_inside,
     loss.turned,
     loss.scaled,
@@ -78,8 +80,8 @@ RULES: tuple[Rule, ...] = (
     precision.other_format,
     # What no named fault explains, placed by outputs and their gradients.
     forward.forward,
-    forward.hidden_by_zeros,
-    forward.hidden_behind_zeros,
+    zeros.hidden_by_zeros,
+    zeros.hidden_behind_zeros,
     optimizer.moved_otherwise,
     targets.loss_or_targets,
     penalties.weights_penalised,

@@ -83,7 +83,7 @@ def flows_through_targets(difference: Difference) -> Finding | None:
     )
 
 
-def _scaled_inside(difference: Difference) -> dict[str, float]:
+def inner_factors(difference: Difference) -> dict[str, float]:
     """Return by which number gradients are multiplied behind outputs, and a gradient of these, of the same bits.
 
     In a coarse format, where the floor hides it: rounding otherwise leaves as much of such a gradient over as it turns.
@@ -117,7 +117,7 @@ _NUMBERS = 32
 
 
 def _is_scaled_inside(difference: Difference) -> bool:
-    return bool(_scaled_inside(difference))
+    return bool(inner_factors(difference))
 
 
 @rule(
@@ -130,7 +130,7 @@ def _is_scaled_inside(difference: Difference) -> bool:
 )
 def scaled_inside(difference: Difference) -> Finding | None:
     """A factor inside of the model, which weights that are still zero hide in its outputs."""
-    found = _scaled_inside(difference)
+    found = inner_factors(difference)
     if not found:
         return None
     first = next(reversed(found))

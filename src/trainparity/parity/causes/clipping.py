@@ -2,6 +2,7 @@
 
 import torch
 
+from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, listed, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
@@ -122,12 +123,10 @@ def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
     Some have a limit of their own. An update alone proves nothing, as Adam's hardly depends on its gradients' length.
     """
     after = min(difference.row + 1, len(difference.left.layout.steps) - 1)
-    found = [[float(torch.linalg.vector_norm(norms)) for norms in difference.norms("update")]]
-    if any(bool(trace.arrays["state/norm"].any()) for trace in difference.traces):
-        found.append(
-            [float(torch.linalg.vector_norm(trace.arrays["state/norm"][after])) for trace in difference.traces]
-        )
-    return all(min(pair) > 0 and max(pair) / min(pair) - 1 < _AS_LONG * (factor - 1) for pair in found)
+    updates = [float(torch.linalg.vector_norm(norms)) for norms in difference.norms("update")]
+    shorter = 1 - 1 / (1 + _AS_LONG * (factor - 1))
+    as_long = min(updates) > 0 and max(updates) - min(updates) < shorter * max(updates)
+    return as_long and facts.states_agree(difference, shorter, after)
 
 
 _AS_LONG = 0.05

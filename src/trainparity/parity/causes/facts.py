@@ -13,6 +13,23 @@ _BESIDE = {"decoupled_weight_decay": "weight_decay", "dampening": "momentum", "n
 """Options that say how another one is applied: where that is zero in both runs they choose nothing."""
 
 
+def state_norms(difference: Difference, row: int | None = None) -> list[float]:
+    """Return the norm of all that each run's optimizer keeps, before the update of this step or in another row."""
+    at = difference.row if row is None else row
+    return [float(torch.linalg.vector_norm(trace.arrays["state/norm"][at])) for trace in difference.traces]
+
+
+def states_agree(difference: Difference, part: float, row: int | None = None) -> bool:
+    """Tell whether these norms differ by at most a part of themselves, or are not of as many tensors.
+
+    An optimizer that keeps an average of the weights too, or its last gradients, makes the same update.
+    """
+    at = difference.row if row is None else row
+    left, right = (trace.arrays["state/tensors"][at] for trace in difference.traces)
+    norms = state_norms(difference, row)
+    return not torch.equal(left, right) or abs(norms[0] - norms[1]) <= part * max(norms)
+
+
 def options(difference: Difference) -> list[str]:
     """Return the options of the optimizer, but for the learning rate, that differ for a parameter that both update."""
     return [name for name in _names(difference) if name != "lr" and _differs(difference, name)] + choices(difference)

@@ -5,7 +5,6 @@ import torch
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
 
@@ -47,68 +46,6 @@ def forward(difference: Difference) -> Finding | None:
         f"{where} differs in {difference.runs[1]} from {difference.runs[0]}{how}; weights and samples are equal{also}",
         {"first_output": str(first), "outputs_that_agree": len(agree), "other_modules": others, "equal": EQUAL[:2]},
     )
-
-
-@rule(
-    "forward",
-    "forward",
-    proof="outputs and what comes back to them agree, and only weights that are zero, which hide in their output what "
-    "they are given, get another gradient",
-    advice="compare what both runs' forward computes in front of the named module",
-)
-def hidden_by_zeros(difference: Difference) -> Finding | None:
-    """What a module with weights of zero is given differs, which shows in their gradient alone."""
-    chain = difference.chain
-    parameters = [name for name in difference.beyond["gradient"] if name != ALL]
-    if not parameters or not same_start(difference) or not chain.outputs_agree:
-        return None
-    if chain.backward or chain.given_otherwise or not set(parameters) <= _without_effect(difference):
-        return None
-    return Finding(
-        f"what {parameters[0].removesuffix('.weight')} is given differs in {difference.runs[1]} from "
-        f"{difference.runs[0]}: its weights are zero and hide it in the output, not in their gradient",
-        {"parameters": parameters, "equal": [*EQUAL, "gradients of the outputs"]},
-    )
-
-
-@rule(
-    "forward",
-    "forward",
-    proof="outputs and the gradient of the loss by them agree, and only what modules return that is all zeros is given "
-    "another gradient",
-    advice="compare what both runs' forward computes behind the named module: an adapter's scale, a gate",
-)
-def hidden_behind_zeros(difference: Difference) -> Finding | None:
-    """What is made of a module's output differs, which zeros there hide in all but their gradient."""
-    chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or chain.given_otherwise or chain.one_sided:
-        return None
-    if not chain.backward or not set(chain.backward) <= set.intersection(*_silent(difference)):
-        return None
-    return Finding(
-        f"what is made of the output of {chain.backward[-1]} differs in {difference.runs[1]} from "
-        f"{difference.runs[0]}: that is zero in this step and hides it in what the model returns, not on the way back",
-        {"modules": chain.backward, "equal": [*EQUAL, "gradients of the outputs"]},
-    )
-
-
-def _silent(difference: Difference) -> list[set[str]]:
-    """Return what returns nothing but zeros, by run."""
-    found = []
-    for trace in difference.traces:
-        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
-        found.append({name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen})
-    return found
-
-
-def _without_effect(difference: Difference) -> set[str]:
-    """Return the weights that are zero before the step, of modules that return zeros."""
-    found = set(difference.left.layout.parameters)
-    for trace, silent in zip(difference.traces, _silent(difference), strict=True):
-        nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
-        weights = zip(trace.layout.parameters, nonzero, strict=True)
-        found &= {name for name, filled in weights if not filled and name.removesuffix(".weight") in silent}
-    return found
 
 
 def _hidden_by_rounding(difference: Difference) -> str | None:

@@ -53,11 +53,11 @@ def _state_lost(difference: Difference) -> bool:
 
     A state that is seen in no step may lie elsewhere, as in a wrapper.
     """
-    norms, classes = difference.pair("state/norm"), _classes(difference)
-    if norms is None or classes[0] != classes[1] or not difference.may_be_update:
+    norms, classes = facts.state_norms(difference), _classes(difference)
+    if classes[0] != classes[1] or not difference.may_be_update:
         return False
     kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
-    return bool(all(kept) and norms[0].any() != norms[1].any())
+    return all(kept) and bool(norms[0]) != bool(norms[1])
 
 
 def _moments_differ(difference: Difference) -> bool:
@@ -66,15 +66,14 @@ def _moments_differ(difference: Difference) -> bool:
     A moment is a sum of gradients, and is apart no further than they are, and rounded twice in each step where it is
     kept in the weights' format.
     """
-    norms, classes = difference.pair("state/norm"), _classes(difference)
-    if norms is None or classes[0] != classes[1] or not is_coarse(difference.left.layout):
+    classes = _classes(difference)
+    if classes[0] != classes[1] or not is_coarse(difference.left.layout):
         return False
     if (rows := traced_since(difference)) is None:
         return False
-    total = [float(torch.linalg.vector_norm(norm)) for norm in norms]
     units = max(trace.layout.stored_roundoff for trace in difference.traces)
     rounded = 2 * units * (rows.stop - 1 - rows.start)
-    if not min(total) or abs(total[0] - total[1]) <= (difference.tolerance + rounded) * max(total):
+    if not min(facts.state_norms(difference)) or facts.states_agree(difference, difference.tolerance + rounded):
         return False
     return difference.same_precision and difference.may_be_update and not evaluated_several_times(difference, rows)
 
@@ -98,12 +97,9 @@ def optimizer_state(difference: Difference) -> Finding | None:
     classes = _classes(difference)
     if classes[0] != classes[1]:
         return Finding(f"{classes[0]} against {classes[1]}", {"optimizers": classes})
-    norms, steps = difference.pair("state/norm"), difference.numbers("optimizer_step")
-    if norms is None:
-        return None
-    total = [float(torch.linalg.vector_norm(norm)) for norm in norms]
-    apart = abs(total[0] - total[1]) > max(1e-3, difference.tolerance) * max(total)
-    if not (none_kept or apart) and steps[0] == steps[1]:
+    steps, total = difference.numbers("optimizer_step"), facts.state_norms(difference)
+    agree = not none_kept and facts.states_agree(difference, max(1e-3, difference.tolerance))
+    if agree and steps[0] == steps[1]:
         return None
     lost = (
         " (one of them has none: lost on resume, or with an optimizer made anew)"

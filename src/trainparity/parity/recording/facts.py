@@ -87,18 +87,22 @@ def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[st
     return {key: value for key, value in group.items() if key in known}
 
 
-def state_norms(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> Tensor:
-    """Return the L2 norm of all that an optimizer keeps of each parameter in the parameter's shape: float32 [P]."""
+def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> Tensor:
+    """Return what an optimizer keeps of each parameter in the parameter's shape: float32 [2, P].
+
+    The first row is the L2 norm of all of it, the second how many tensors that are.
+    """
     held = [
         (place, value)
         for place, (parameter, state) in enumerate(zip(parameters, states, strict=True))
         for value in state.values()
         if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim
     ]
-    squares = torch.zeros(len(parameters), dtype=torch.float64)
+    squares, counts = torch.zeros(2, len(parameters), dtype=torch.float64)
     for (place, _), whole in zip(held, full_each(value for _, value in held), strict=True):
         squares[place] += norm(whole) ** 2
-    return squares.sqrt().float()
+        counts[place] += 1
+    return torch.stack([squares.sqrt(), counts]).float()
 
 
 def steps_counted(states: Sequence[dict[str, Any]]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.facts import settings_by_parameter, state_norms, steps_counted
+from trainparity.parity.recording.facts import settings_by_parameter, state_kept, steps_counted
 from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.unwrap import own_part
@@ -20,7 +20,7 @@ def record_start(
     arrays["frozen"] = torch.tensor([not parameter.requires_grad for parameter in parameters], dtype=torch.bool)
     state = own_part(optimizer).state
     states = [state.get(parameter, {}) for parameter in parameters]
-    arrays["state/norm"] = holders.numbers(state_norms(parameters, states))
+    arrays["state/norm"], arrays["state/tensors"] = holders.numbers(state_kept(parameters, states))
     arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
     for key, values in settings_by_parameter(optimizer, parameters).items():
         arrays[f"setting/{key}"] = holders.numbers(values)

@@ -24,7 +24,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[12] = 12
+    version: Literal[13] = 13
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -102,8 +102,9 @@ class Trace:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
       numbers these sums are. `applied/norm` [T, P]:
-      gradients as the optimizer used them. `state/norm` [T, P], `optimizer_step` [T]: its state before the update;
-      `held`, `frozen` [T, P]: whether it, on any rank, holds the parameter, and whether that takes no gradient.
+      gradients as the optimizer used them. `state/norm`, `state/tensors` [T, P], `optimizer_step` [T]: its state before
+      the update, and of how many tensors that is; `held`, `frozen` [T, P]: whether it, on any rank, holds the
+      parameter, and whether that takes no gradient.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.

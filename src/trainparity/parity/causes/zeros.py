@@ -1,0 +1,94 @@
+"""Another forward pass that weights, or outputs, of zero hide in what the model returns."""
+
+from trainparity.parity.causes.backward import inner_factors
+from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import EQUAL, same_start
+from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
+from trainparity.records.numbers import exact
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="in a coarse format outputs and the gradient of the loss by them have the same bits, and only gradients of "
+    "weights that are zero are the reference's times a number",
+    advice="compare how both runs' forward scales what the named weights make, as an adapter's",
+)
+def scaled_by_zeros(difference: Difference) -> Finding | None:
+    """A factor of what weights of zero make, which rounding would hide."""
+    found = inner_factors(difference)
+    if not found or not set(found) <= _without_effect(difference):
+        return None
+    names = list(found)
+    return Finding(
+        f"what {some(names)} make differs in {difference.runs[1]} from {difference.runs[0]}: these weights are zero "
+        f"and hide it in the output, not in their gradient, which is {exact(found[names[-1]], 4)} times as large",
+        {"parameters": names, "factors": list(found.values()), "equal": [*EQUAL, "gradients of the outputs"]},
+    )
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="outputs and what comes back to them agree, and only weights that are zero, which hide in their output what "
+    "they are given, get another gradient",
+    advice="compare what both runs' forward computes in front of the named module, and an adapter's scale",
+)
+def hidden_by_zeros(difference: Difference) -> Finding | None:
+    """What weights of zero are given, or what is made with them, differs, which shows in their gradient alone."""
+    chain = difference.chain
+    parameters = [name for name in difference.beyond["gradient"] if name != ALL]
+    if not parameters or not same_start(difference) or not chain.outputs_agree:
+        return None
+    if chain.backward or chain.given_otherwise or not set(parameters) <= _without_effect(difference):
+        return None
+    return Finding(
+        f"what {parameters[0].removesuffix('.weight')} is given, or makes of it, differs in {difference.runs[1]} from "
+        f"{difference.runs[0]}: these weights are zero and hide it in the output, not in their gradient",
+        {"parameters": parameters, "equal": [*EQUAL, "gradients of the outputs"]},
+    )
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="outputs and the gradient of the loss by them agree, and only what modules return that is all zeros is given "
+    "another gradient",
+    advice="compare what both runs' forward computes behind the named module: an adapter's scale, a gate",
+)
+def hidden_behind_zeros(difference: Difference) -> Finding | None:
+    """What is made of a module's output differs, which zeros there hide in all but their gradient."""
+    chain = difference.chain
+    if not same_start(difference) or not chain.outputs_agree or chain.given_otherwise or chain.one_sided:
+        return None
+    if not chain.backward or not set(chain.backward) <= set.intersection(*_silent(difference)):
+        return None
+    return Finding(
+        f"what is made of the output of {chain.backward[-1]} differs in {difference.runs[1]} from "
+        f"{difference.runs[0]}: that is zero in this step and hides it in what the model returns, not on the way back",
+        {"modules": chain.backward, "equal": [*EQUAL, "gradients of the outputs"]},
+    )
+
+
+def _silent(difference: Difference) -> list[set[str]]:
+    """Return what returns nothing but zeros, by run."""
+    found = []
+    for trace in difference.traces:
+        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
+        found.append({name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen})
+    return found
+
+
+def _without_effect(difference: Difference) -> set[str]:
+    """Return the weights that are zero before the step, of modules that return zeros; or that are no module's own.
+
+    Those are matrices beside another module in one, as an adapter's; a bias is zero too, and hides nothing.
+    """
+    shapes = difference.left.layout.parameters
+    found = {name for name, shape in shapes.items() if len(shape) > 1}
+    for trace, silent in zip(difference.traces, _silent(difference), strict=True):
+        nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
+        weights = [name for name, filled in zip(trace.layout.parameters, nonzero, strict=True) if not filled]
+        found &= {name for name in weights if not name.endswith(".weight") or name.removesuffix(".weight") in silent}
+    return found
