@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.records.verdict import Verdict
 
 
 class Classifier(nn.Module):
@@ -53,20 +55,26 @@ def test_more_padding_is_the_same_training(dtype: torch.dtype, tmp_path: Path) -
 class Causal(nn.Module):
     """Predicts each next token from the sum of those before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, masked: bool = False, slope: float = 0.0) -> None:
         super().__init__()
         self.embedding, self.hidden, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(32, 20)
+        self.masked, self.activation = masked, nn.LeakyReLU(slope)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.hidden(self.embedding(tokens).cumsum(1)).relu())
+        embedded = self.embedding(tokens)
+        if self.masked:  # what fills a sequence up then adds nothing, to itself alone, as it stands behind all others
+            embedded = embedded * (tokens > 0)[..., None]
+        scores: Tensor = self.head(self.activation(self.hidden(embedded.cumsum(1))))
         return scores
 
 
-def _train_causal(trimmed: bool, parts: int, replaced: bool, dtype: torch.dtype, folder: Path, twin: int) -> None:
+def _train_causal(
+    trimmed: bool, parts: int, replaced: bool, dtype: torch.dtype, folder: Path, twin: int, **options: Any
+) -> None:
     """Train on sequences of 4 to 12 tokens, padded to 12, or each micro-batch to its longest one; 8 samples a step."""
     torch.manual_seed(0)
-    model = Causal()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    model = Causal(**options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=model.masked)  # else the bits are the same
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for step in range(6):
@@ -103,3 +111,19 @@ def test_a_sample_with_other_contents_is_seen_where_both_runs_pad_alike(trimmed:
     runs = (partial(_train_causal, trimmed, 1, replaced, torch.bfloat16) for replaced in (False, True))
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "samples"), verdict
+
+
+def compared_with_padding(folder: Path, dtype: torch.dtype, **options: Any) -> Verdict:
+    train = partial(_train_causal, False, 1, False, dtype)
+    return compared(train, partial(train, **options), folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_mask_that_changes_padding_alone_is_the_same_training(dtype: torch.dtype, tmp_path: Path) -> None:
+    verdict = compared_with_padding(tmp_path, dtype, masked=True)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
+
+
+def test_another_function_is_seen_beside_padding(tmp_path: Path) -> None:
+    verdict = compared_with_padding(tmp_path, torch.bfloat16, slope=0.01)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

@@ -60,6 +60,9 @@ class Chain:
     """Those judged whose gradient is more than `_ROUNDED` floors off when the factor is taken away."""
     reached: list[str]
     """The model's modules to whose output a gradient comes back that is more than `_ROUNDED` floors off."""
+    unread: bool
+    """Whether what the model returns is far apart, and the gradient of the loss by it is not: they are apart where the
+    loss does not look, as at tokens that fill a sequence up."""
     backward: list[str]
     """Those whose gradient is beyond the margin when that factor is taken away, and further beyond it than the forward
     pass, whose small differences a curved function makes larger."""
@@ -107,6 +110,7 @@ class Chain:
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),
             reached=gradients.beyond(_inside(given_back), 1.0, _ROUNDED),
+            unread=values.furthest(judged) > _UNREAD * max(gradients.furthest(judged), 1.0),
             backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
 
@@ -214,6 +218,10 @@ _ROUNDED = 2
 
 _REROUNDED = 4
 """Unit roundoffs that one operation's form may change its gradient by."""
+
+_UNREAD = 8
+"""How many times further apart than its gradient what a model returns is where the loss does not look at it; by as many
+floors: other padding lay 20 to 45 floors apart, and its gradient half a floor."""
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""

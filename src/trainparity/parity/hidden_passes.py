@@ -37,7 +37,8 @@ def passes_part(difference: "Difference") -> bool:
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
     other_size = difference.of_other_size
-    off = {*(name for name in passed if name not in other_size), *chain.given_otherwise}
+    passed = [] if chain.unread else [name for name in passed if name not in other_size]
+    off = {*passed, *chain.given_otherwise}
     return (bool(off) and not chain.another_form(off)) or difference.other_loss_of_same_bits
 
 
