@@ -54,6 +54,8 @@ def warming_up(step: int) -> float:
 
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
+BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
+NO_BIAS = ~all_but("a.bias")[:, None]
 PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
@@ -115,7 +117,7 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 """All weights are zero, and all that is made of them."""
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
-OFF_SINCE_TWO = trace().arrays["activation/sketch"] + (torch.arange(T) >= 2)[:, None, None]
+OFF_SINCE_TWO = trace().arrays["activation/sketch"] + 0.0125 * (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
 
 
@@ -215,7 +217,10 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": scaled(1.001, "a.bias"), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),
         ({}, {**only_update(0), "layout": {"stored_roundoff": 2.0**-8}}),
     ],
-    "frozen-parameter": [({}, {"gradients": FREEZES, "frozen": ~all_but("a.bias")}), ({}, {"gradients": FREEZES})],
+    "frozen-parameter": [
+        ({}, {"gradients": FREEZES, "frozen": ~all_but("a.bias")}), ({}, {"gradients": FREEZES}),
+        ({"gradients": FREEZES, "weight__sketch": BIAS_DECAYS}, {"gradients": FREEZES, "rank__missing": NO_BIAS}),
+    ],
     "loss-normalisation": [
         ({}, {"weights": (2.0,)}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
@@ -231,7 +236,7 @@ PROVED: dict[str, list[Pair]] = {
         ),
         (
             COARSE,
-            {**COARSE, "twin": 9, "activation_gradient__sketch": 1.5 * GIVEN_BACK, "rank__loss": ones(T, 1, value=1.5)},
+            {**COARSE, "twin": 9, "weights": (1.5,), "rank__loss": ones(T, 1, value=1.5)},
         ),
         ({**SHARDED, "rank__given": GIVEN}, {**WEIGHED, "gradients": OFF}),
         ({**COARSE, **SHARDED, "rank__given": GIVEN}, {**COARSE, **WEIGHED, "gradients": scaled(1.02)}),
@@ -250,7 +255,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "forward": [
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
-        (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.1}}),
+        (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
@@ -263,7 +268,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1), "parts": 2}),
         ({}, {"gradients": decayed, "rank__micro": ones(T, 1, 1, 256)}),
         (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
-        (COARSE, {**COARSE, "twin": 9, "activation_gradient__sketch": 0.9 * GIVEN_BACK}),
+        (COARSE, {**COARSE, "twin": 9, "weights": (0.9,), "rank__loss": ones(T, 1)}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
         ({}, {"weights": (-1.0,)}),

@@ -32,6 +32,20 @@ def test_gradients_may_be_divided_in_place_of_the_loss(scale: float, parts: int,
 
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_hooks_may_divide_them(coarse: bool, tmp_path: Path) -> None:
+    def hooked(folder: Path, twin: int) -> None:
+        def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+            for parameter in model.parameters():
+                parameter.register_hook(lambda gradient: gradient / 1000)
+            return adam(model)
+
+        train_in_parts(2, coarse, folder, twin, optimizer=optimizer, scale=500.0, before_update=lambda model: None)
+
+    verdict = compared(partial(train, 1.0, 1.0, 1, coarse), hooked, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("scale", "taken_out", "parts"), [(1.0, 1.0, 4), (4.0, 2.0, 1), (1.02, 1.0, 1)])
 def test_what_is_left_of_it_is_seen(scale: float, taken_out: float, parts: int, coarse: bool, tmp_path: Path) -> None:
     other = partial(train, scale, taken_out, parts, coarse)

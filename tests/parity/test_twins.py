@@ -74,3 +74,16 @@ def test_another_model_may_part_all_parameters_at_once(array: str) -> None:
 def test_a_twin_with_other_facts_is_none(twin: dict[str, Any], said: str) -> None:
     found: list[Trace] = [*twins(1), trace(twin=2, **twin)]
     assert str(of_another_run(trace(), found)).startswith(f"twin 2 {said}")
+
+
+def test_a_twin_that_takes_another_path_through_the_model_is_a_twin() -> None:
+    """As past an expert that no sample of it is given to: nothing is known of what that returns."""
+    reference, [twin] = trace(), twins(1)
+    kept = [name for name in reference.layout.activations if name != "norm"]
+    columns = [reference.layout.activations.index(name) for name in kept]
+    past = {key: array[:, columns] for key, array in twin.arrays.items() if key.startswith("activation")}
+    other = Trace(twin.layout.model_copy(update={"activations": kept}), twin.arrays | past)
+    floor, whole = NoiseFloor(reference, [other]), NoiseFloor(reference, [twin])
+    assert floor.flaw is None and torch.equal(floor["gradient"], whole["gradient"])
+    known = [floor["activation"][:, columns], whole["activation"][:, columns]]
+    assert torch.equal(*known) and judge_traces(reference, trace(twin=9), floor, 16.0).verdict == "equivalent"

@@ -12,7 +12,7 @@ from trainparity.parity.distance import KINDS, Compared, distances, names, norms
 from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.parity.twins import FEW, of_another_run
+from trainparity.parity.twins import FEW, of_another_run, seen_as
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
@@ -55,6 +55,7 @@ class NoiseFloor:
                 name = f"twin {trace.layout.twin}" if trace.layout.twin else "the reference"
                 raise RecordError(f"there is no noise floor: {name}: {found}")
         self.reference = reference
+        twins = [seen_as(reference, twin) for twin in twins]
         self.flaw: str | None = of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self._floors: dict[Compared, Tensor] = {}

@@ -48,8 +48,9 @@ def _scaled_and_back(difference: "Difference") -> bool:
     if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
         return False
     noise = max(rest, _OTHER_VALUE)
-    made = abs(difference.own_factor / chain.factor - 1) <= noise < abs(chain.factor - factor) / _PLAINLY
-    return made and abs(factor - 1) <= noise
+    # After backward, or within it, by hooks on the parameters.
+    made = min(abs(difference.own_factor / taken - 1) for taken in (chain.factor, factor))
+    return made <= noise < abs(chain.factor - factor) / _PLAINLY and abs(factor - 1) <= noise
 
 
 def other_loss_of_same_bits(difference: "Difference") -> bool:

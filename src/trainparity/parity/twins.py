@@ -11,6 +11,24 @@ from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.numbers import exact
 
 
+def seen_as(reference: Trace, twin: Trace) -> Trace:
+    """Return a twin with what the reference's modules return, in its order; what the twin never saw is zero.
+
+    Another path through a model, as past an expert that no sample is given to, is none of another run.
+    """
+    ours, theirs = reference.layout.activations, twin.layout.activations
+    if ours == theirs:
+        return twin
+    arrays = dict(twin.arrays)
+    for key in ("activation/sketch", "activation/numbers", "activation_gradient/sketch"):
+        seen = arrays[key]
+        arrays[key] = seen.new_zeros(len(seen), len(ours), *seen.shape[2:])
+        for column, name in enumerate(ours):
+            if name in theirs:
+                arrays[key][:, column] = seen[:, theirs.index(name)]
+    return Trace(twin.layout.model_copy(update={"activations": ours}), arrays)
+
+
 def of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
     """Name a twin that ran otherwise than the reference, starts elsewhere or parts from it as rounding does not."""
     for number, twin in enumerate(twins, 1):

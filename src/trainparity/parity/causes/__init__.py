@@ -89,6 +89,7 @@ RULES: tuple[Rule, ...] = (
     targets.other_value,
     backward.backward,
     # The gradient is right and the update is not.
+    unmoved.none_for_zeros,
     unmoved.parameters_not_updated,
     rate.learning_rate,
     rate.schedule,

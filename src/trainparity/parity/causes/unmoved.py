@@ -7,7 +7,7 @@ from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import norms, stored_rounding
+from trainparity.parity.distance import ALL, norms, stored_rounding
 from trainparity.parity.recording.trace import Trace
 
 
@@ -116,6 +116,30 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         f"{some(odd)} {'has' if len(odd) == 1 else 'have'} a gradient in {difference.who(bool(has))} only ({how} in "
         f"{difference.who(not has)})",
         {"parameters": odd, **({"requires_grad_differs": frozen} if frozen else {})},
+    )
+
+
+@rule(
+    "frozen-parameter",
+    "update",
+    proof="parameters have no gradient in one run and one of zeros in the other, where decay moves them",
+    advice="leave requires_grad on, and do not detach what the parameter computes",
+)
+def none_for_zeros(difference: Difference) -> Finding | None:
+    """Parameters that an optimizer passes by in one run alone, as they have no gradient there: not even zeros."""
+    if difference.stage != "update":
+        return None
+    left, right = (missing.all(0) for missing in difference.at("rank/missing"))
+    zero = [gradient == 0 for gradient in difference.norms("gradient")]
+    odd = difference.named((left ^ right) & zero[0] & zero[1])
+    moved = [name for name in difference.beyond["update"] if name != ALL]
+    if not moved or not set(moved) <= set(odd):
+        return None
+    without = bool(left[list(difference.left.layout.parameters).index(moved[0])])
+    return Finding(
+        f"{some(moved)} {'has' if len(moved) == 1 else 'have'} no gradient in {difference.who(without)}, and zeros as "
+        f"one in {difference.who(not without)}, where the optimizer moves {'it' if len(moved) == 1 else 'them'}",
+        {"parameters": moved},
     )
 
 
