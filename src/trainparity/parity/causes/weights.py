@@ -1,5 +1,7 @@
 """Micro-batches that weigh otherwise in a sum: a mean of means."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,9 +31,8 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
     """
     if difference.stage != "gradient":
         return None
-    finer = max(difference.micro(), key=len)  # the run that cut the batch smaller
     tolerance = max(tolerance_of(difference), 1e-5)
-    return _reweighted(difference, finer, _totals(difference), min(tolerance, _UNEXPLAINED), tolerance)
+    return _reweighted(difference, difference.micro(), _totals(difference), min(tolerance, _UNEXPLAINED), tolerance)
 
 
 def _totals(difference: Difference) -> list[Tensor]:
@@ -48,7 +49,7 @@ def _given_otherwise(difference: Difference) -> Finding | None:
     hashes = difference.pair("samples")
     if not difference.same_precision or difference.beyond["start"] or hashes is None or not torch.equal(*hashes):
         return None
-    chain, finer = difference.chain, max(difference.given(), key=len)
+    chain = difference.chain
     if not chain.outputs_agree or not chain.judged:
         return None
     if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
@@ -61,19 +62,18 @@ def _given_otherwise(difference: Difference) -> Finding | None:
     if not apart > (_ROUNDED if coarse else difference.margin) * floor:
         return None
     explained = min(apart / _EXPLAINED, _UNEXPLAINED if coarse else max(tolerance_of(difference), 1e-5))
-    return _reweighted(difference, finer, totals, explained, apart / _EXPLAINED)
+    return _reweighted(difference, difference.given(), totals, explained, apart / _EXPLAINED)
 
 
 def _weigh_otherwise(difference: Difference) -> bool:
     """Tell whether passes weigh otherwise though the floor of a coarse format hides it in the gradient."""
     if not is_coarse(difference.left.layout) or _given_otherwise(difference) is None:
         return False
-    micro = max(difference.micro(), key=len)
-    if len(micro) < 2:
-        return True
+    seen = [cut for cut in difference.micro() if len(cut) > 1]
     # What code of the loop's own multiplies the gradients with may make up for the loss.
-    ratio = _ratios(*(combine(micro, total)[0] for total in _totals(difference)))
-    return ratio is not None and float(ratio.amax() - ratio.amin()) > _ROUNDED * difference.left.layout.unit_roundoff
+    found = (_ratios(*(combine(cut, total)[0] for total in _totals(difference))) for cut in seen)
+    apart = [float(ratio.amax() - ratio.amin()) for ratio in found if ratio is not None]
+    return not seen or max(apart, default=0.0) > _ROUNDED * difference.left.layout.unit_roundoff
 
 
 _ROUNDED = 4
@@ -103,37 +103,35 @@ def _given_in_all(trace: Trace, row: int) -> Tensor:
 
 
 def _reweighted(
-    difference: Difference, finer: Tensor, totals: list[Tensor], left_over: float, tolerance: float
+    difference: Difference, cuts: Sequence[Tensor], totals: list[Tensor], left_over: float, tolerance: float
 ) -> Finding | None:
-    """Find that `totals` [S] of both runs are sums of the rows of `finer` [n, S] with weights whose ratio varies.
+    """Find that `totals` [S] of both runs are sums of one run's passes with weights whose ratio varies.
 
     Args:
         difference: Of the runs.
-        finer: Of the run that cut the batch smaller.
+        cuts: What each run's passes made [n, S]. Where they cut the batch otherwise, as contiguous micro-batches and a
+            sampler's ranks do, the passes of the run that is wrong explain both.
         totals: Of the reference and the other run.
         left_over: Part of a total that such a sum may leave over.
         tolerance: By how much ratios may vary.
     """
-    if len(finer) < 2:
-        return None
-    (left, of_left), (right, of_right) = (combine(finer, total) for total in totals)
-    if max(of_left, of_right) > left_over:
-        return None
-    ratio = _ratios(left, right)
-    if ratio is None or float(ratio.amax() - ratio.amin()) <= tolerance:
-        return None
-    return Finding(
-        (
-            f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
-            f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
-            "micro-batches of unequal size"
-        ),
-        {
-            "weights_of_the_reference": left.tolist(),
-            "weights_of_the_other": right.tolist(),
-            "left_over": max(of_left, of_right),
-        },
-    )
+    for passes in sorted(cuts, key=len, reverse=True):
+        if len(passes) < 2:
+            continue
+        (left, of_left), (right, of_right) = (combine(passes, total) for total in totals)
+        ratio = _ratios(left, right) if max(of_left, of_right) <= left_over else None
+        if ratio is not None and float(ratio.amax() - ratio.amin()) > tolerance:
+            return Finding(
+                f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
+                f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
+                "micro-batches of unequal size",
+                {
+                    "weights_of_the_reference": left.tolist(),
+                    "weights_of_the_other": right.tolist(),
+                    "left_over": max(of_left, of_right),
+                },
+            )
+    return None
 
 
 def _ratios(left: Tensor, right: Tensor) -> Tensor | None:

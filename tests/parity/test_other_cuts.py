@@ -1,0 +1,54 @@
+"""Runs that cut a batch into other micro-batches, as contiguous ones and those of a sampler that deals samples out."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from tests.support.against_twins import compared
+
+SAMPLES, LONGEST = 16, 12
+LENGTHS = torch.randint(1, LONGEST + 1, (SAMPLES,), generator=torch.Generator().manual_seed(3))
+
+
+def contiguous(values: Tensor) -> list[Tensor]:
+    return list(values.chunk(2))
+
+
+def dealt_out(values: Tensor) -> list[Tensor]:
+    return [values[0::2], values[1::2]]
+
+
+def train(dealt: bool, of_means: bool, coarse: bool, folder: Path, twin: int) -> None:
+    """Predict the class of each token, of sequences of unequal length; the loss is the mean over all, or of means."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    cut = dealt_out if dealt else contiguous
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            tokens = torch.randn(SAMPLES, LONGEST, 6, generator=draws)
+            classes = torch.randint(5, (SAMPLES, LONGEST), generator=draws)
+            classes[torch.arange(LONGEST) >= LENGTHS[:, None]] = -100
+            optimizer.zero_grad()
+            for part, wanted in zip(cut(tokens), cut(classes), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    scores = model(part).float()
+                loss = nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="sum")
+                count = 2 * int((wanted >= 0).sum()) if of_means else int(LENGTHS.sum())
+                (loss / count).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("of_means", [False, True])
+def test_a_mean_of_means_is_named_where_no_micro_batch_is_in_both_runs(
+    of_means: bool, coarse: bool, tmp_path: Path
+) -> None:
+    verdict = compared(partial(train, False, False, coarse), partial(train, True, of_means, coarse), tmp_path)
+    expected = ("different", "loss-normalisation") if of_means else ("equivalent", None)
+    assert (verdict.verdict, verdict.cause) == expected, verdict.explanation
