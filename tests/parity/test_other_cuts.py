@@ -52,3 +52,28 @@ def test_a_mean_of_means_is_named_where_no_micro_batch_is_in_both_runs(
     verdict = compared(partial(train, False, False, coarse), partial(train, True, of_means, coarse), tmp_path)
     expected = ("different", "loss-normalisation") if of_means else ("equivalent", None)
     assert (verdict.verdict, verdict.cause) == expected, verdict.explanation
+
+
+def train_normalised(parts: int, folder: Path, twin: int) -> None:
+    """Train a network with BatchNorm, all of it in bf16, in so many micro-batches a step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Flatten(), nn.Linear(8 * 16, 5),
+    ).bfloat16()  # fmt: skip
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            images = (2 * torch.randn(16, 3, 8, 8, generator=draws) + 0.5).bfloat16()
+            classes = torch.randint(5, (16,), generator=draws)
+            optimizer.zero_grad()
+            for some, wanted in zip(images.chunk(parts), classes.chunk(parts), strict=True):
+                (nn.functional.cross_entropy(model(some).float(), wanted) / parts).backward()
+            optimizer.step()
+
+
+def test_batchnorm_over_smaller_batches_is_named_though_its_outputs_cancel(tmp_path: Path) -> None:
+    verdict = compared(partial(train_normalised, 1), partial(train_normalised, 2), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "batchnorm-statistics"), verdict.explanation
+    assert str(verdict.explanation).startswith("1 normalises over 16 samples"), verdict.explanation

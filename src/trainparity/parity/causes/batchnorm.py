@@ -23,18 +23,31 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         return None
     if difference.stage != "gradient" and not _shows_in_statistics(difference, norms, rows):
         return None
-    inside = difference.chain.inside
-    if inside and first is not None and "BatchNorm" not in difference.activation_kind():
+    inside, named = difference.chain.inside, _norm_of(difference, norms)
+    if inside and first is not None and named is None:
         return None
     if (first is None or not inside) and not _shows_elsewhere(difference, norms):
         return None
     return Finding(
         (
-            f"{first if inside and first else norms[0]} normalises over {sizes(rows[0])} samples at a time in "
+            f"{named if inside and named else norms[0]} normalises over {sizes(rows[0])} samples at a time in "
             f"{difference.runs[0]}, over {sizes(rows[1])} in {difference.runs[1]}"
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )
+
+
+def _norm_of(difference: Difference, norms: list[str]) -> str | None:
+    """Return the BatchNorm whose output is the first that is off; in a coarse format the one in front of that, too.
+
+    What it returns adds up to about nothing over the samples, which rounding hides.
+    """
+    first, inside = difference.first_activation, difference.chain.inside
+    if first is None or "BatchNorm" in difference.activation_kind():
+        return first
+    before = inside[inside.index(first) - 1] if first in inside[1:] else None
+    hidden = is_coarse(difference.left.layout) and _shows_elsewhere(difference, norms)
+    return before if before in norms and hidden else None
 
 
 def _shows_in_statistics(difference: Difference, norms: list[str], rows: list[list[list[int]]]) -> bool:
