@@ -58,7 +58,8 @@ def train_normalised(parts: int, folder: Path, twin: int) -> None:
     """Train a network with BatchNorm, all of it in bf16, in so many micro-batches a step."""
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, stride=2),
+        nn.BatchNorm2d(8), nn.ReLU(),
         nn.Flatten(), nn.Linear(8 * 16, 5),
     ).bfloat16()  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
