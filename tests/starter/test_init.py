@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -136,7 +137,8 @@ def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
         time.sleep(0.05)
     stage = psutil.Process(repro.pid).children(recursive=True)
     for process in [*(stage if everybody else ()), repro]:  # which may hear last
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
         time.sleep(0.2)
     _, errors = repro.communicate(timeout=60)
     assert shell_code(repro.returncode) == 128 + number, errors

@@ -49,8 +49,8 @@ def _scaled_and_back(difference: "Difference") -> bool:
         return False
     noise = max(rest, _OTHER_VALUE)
     # After backward, or within it, by hooks on the parameters.
-    made = min(abs(difference.own_factor / taken - 1) for taken in (chain.factor, factor))
-    return made <= noise < abs(chain.factor - factor) / _PLAINLY and abs(factor - 1) <= noise
+    made = any(abs(difference.own_factor - taken) <= noise * abs(taken) for taken in (chain.factor, factor))
+    return made and noise < abs(chain.factor - factor) / _PLAINLY and abs(factor - 1) <= noise
 
 
 def other_loss_of_same_bits(difference: "Difference") -> bool:
