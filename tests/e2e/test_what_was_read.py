@@ -126,6 +126,7 @@ def test_a_temporary_experiment_has_read_the_same(project: Project) -> None:
     project.run("dvc", "repro")
     project.run("git", "add", ".")
     project.run("git", "commit", "--quiet", "-m", "with a file that is read")
+    assert not project.stages("dvc", "exp", "run", "--temp", "experiment") & TRAINING
     path.write_text("4.0\n")
     assert project.stages("dvc", "exp", "run", "--temp", "experiment") >= TRAINING
     assert not project.stages("dvc", "exp", "run", "--temp", "experiment") & TRAINING
