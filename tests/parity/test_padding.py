@@ -127,3 +127,49 @@ def test_a_mask_that_changes_padding_alone_is_the_same_training(dtype: torch.dty
 def test_another_function_is_seen_beside_padding(tmp_path: Path) -> None:
     verdict = compared_with_padding(tmp_path, torch.bfloat16, slope=0.01)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+
+
+class Masked(nn.Module):
+    """Predicts each next token as `Causal` does, and makes the loss itself, as models of Transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causal = Causal()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, count: float) -> dict[str, Tensor]:
+        scores = self.causal(input_ids) + 0 * attention_mask[..., None]
+        loss = nn.functional.cross_entropy(scores[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+        return {"loss": loss / count, "logits": scores}
+
+
+def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin: int) -> None:
+    """Train on sequences of 4 to 12 tokens; each micro-batch is padded to its longest one, with a token of its own."""
+    torch.manual_seed(0)
+    model = Masked()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            tokens, lengths = (torch.randint(low, high, size, generator=draws)
+                               for low, high, size in ((1, 19, (8, 12)), (4, 13, (8,))))  # fmt: skip
+            for part, long in zip(tokens.chunk(parts), lengths.chunk(parts), strict=True):
+                mask = torch.arange(int(long.max())) < long[:, None]
+                given = part[:, : mask.shape[1]].where(mask, 19)
+                labels = given if fault == "padding learnt" else given.where(mask, -100)
+                count = (long - 1).sum() * parts if fault == "mean of means" else (lengths - 1).sum()
+                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                    model(input_ids=given, attention_mask=mask.long(), labels=labels, count=count)["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("fault", "cause"), [("", None), ("mean of means", "loss-normalisation"), ("padding learnt", "loss-or-targets")]
+)
+def test_micro_batches_that_are_padded_each_to_its_longest_sequence(
+    fault: str, cause: str | None, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    runs = partial(_train_masked, 1, "", dtype), partial(_train_masked, 4, fault, dtype)
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different" if fault else "equivalent", cause), verdict.explanation

@@ -123,6 +123,7 @@ def trace(
             "rank/given": torch.zeros(ranks, parts, SKETCH, dtype=torch.float64),
             "rank/total": micro_sketch(flat).expand(ranks, -1).clone(),
             "rank/after": torch.zeros(ranks, SIZE, dtype=torch.float64),
+            "rank/left": torch.zeros(ranks, 0, dtype=torch.float64),
             "rank/clip_norm": torch.full((ranks,), float(total) if limit else -1.0),
             "evaluating": torch.zeros(len(MODULES), dtype=torch.bool),
             "clip/calls": torch.tensor(int(limit is not None)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainparity.parity.comparable_rows import comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
-from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainparity.parity.recording.passes import INPUT, OUTPUT, depends_on_cut, module_of
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:

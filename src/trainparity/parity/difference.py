@@ -14,7 +14,7 @@ from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
 from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_part
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import module_of
+from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.updates import made_otherwise
 
@@ -107,12 +107,12 @@ class Difference:
 
     @property
     def of_other_size(self) -> set[str]:
-        """What has more numbers in one run, such as those of further padding: its sums can't agree."""
+        """What has more numbers in one run of both, such as those of further padding: its sums can't agree."""
         counts = [
             dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
             for trace in self.traces
         ]
-        return {name for name, count in counts[0].items() if counts[1].get(name) != count}
+        return {name for name in counts[0].keys() & counts[1].keys() if counts[0][name] != counts[1][name]}
 
     @property
     def may_be_update(self) -> bool:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from trainparity.parity.recording.passes import INPUT, OUTPUT
+from trainparity.parity.recording.names import INPUT, OUTPUT
 from trainparity.parity.recording.trace import Trace
 
 _CHAIN = (

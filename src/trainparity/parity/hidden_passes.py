@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, depends_on_cut
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference

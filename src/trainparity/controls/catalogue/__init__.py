@@ -89,6 +89,7 @@ WRONG = [
     Control(loop=inputs.OtherPreprocessing, cause="inputs"),
     Control(loop=gradient.BackwardSkipped, cause="missing-backward"),
     *(Control(loop=loop, cause="gradients-not-zeroed") for loop in (gradient.NeverZeroed, gradient.ZeroedTooEarly)),
+    Control(loop=gradient.ShardsZeroedTooEarly, cause="gradients-not-zeroed", num_ranks=2),
     *(
         Control(loop=loop, cause="clipping")
         for loop in (

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.controls.catalogue.right import Accumulated, AccumulatedByFour, Scaled, Unclipped
+from trainparity.controls.catalogue.right import Accumulated, AccumulatedByFour, FsdpAccumulated, Scaled, Unclipped
 from trainparity.controls.loop import LIMIT, Fsdp, Loop
 
 
@@ -22,6 +22,12 @@ class ZeroedTooEarly(Accumulated):
     def after_backward(self, number: int, count: int) -> None:
         if number < count - 1:
             self.optimizer.zero_grad()
+
+
+class ShardsZeroedTooEarly(FsdpAccumulated):
+    """The same where FSDP2 reduces each micro-batch: no micro-batch's own gradient is seen there."""
+
+    after_backward = ZeroedTooEarly.after_backward
 
 
 class ClippedEachMicroBatch(Accumulated):

@@ -98,7 +98,9 @@ def _lost_differs(difference: Difference) -> bool:
 
 def _zeroed_between(trace: Trace, row: int) -> bool:
     """Tell whether the gradient applied is that of the last micro-batches alone, though earlier ones made some."""
-    micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
+    micro, held, left = (trace.arrays[f"rank/{what}"][row] for what in ("micro", "held", "left"))
+    if left.any():  # shards: what each pass made is not known, but what it left behind
+        return bool(((left[:, :-1] > 0) & (held[:, 1 : left.shape[1]] == 0)).any())
     count = min(int(trace.arrays["rank/backwards"][row].amax()), micro.shape[1], held.shape[1])
     zeroed = [number for number in range(1, count) if bool((held[:, number] == 0).any())]
     if not zeroed or not micro[:, : zeroed[-1]].any():

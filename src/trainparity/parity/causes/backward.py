@@ -19,7 +19,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT
+from trainparity.parity.recording.names import INPUT
 from trainparity.records.numbers import exact
 
 

@@ -6,7 +6,7 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import GIVEN, INPUT, OUTPUT
+from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT
 
 
 @rule(

@@ -7,7 +7,7 @@ from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.causes.samples import at_their_places, over_the_run
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT
+from trainparity.parity.recording.names import INPUT
 
 
 @rule(
@@ -36,8 +36,9 @@ def _other_input(difference: Difference) -> bool:
     inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
     # A layer that is still zero hides it from the outputs, and not from the gradients of what lies before the layer.
     same_loss = bool(chain.judged) and not set(chain.judged) & set(chain.backward)
+    of_this_size = set(chain.other_inputs) - difference.of_other_size  # such as a mask of other padding
     reached = not chain.outputs_agree or bool(inside and (same_loss or is_coarse(difference.left.layout)))
-    return bool(chain.other_inputs) and reached and torch.equal(*hashes)
+    return bool(of_this_size) and reached and torch.equal(*hashes)
 
 
 @rule(

@@ -3,7 +3,7 @@
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.passes import INPUT, module_of
+from trainparity.parity.recording.names import INPUT, module_of
 
 
 @rule(

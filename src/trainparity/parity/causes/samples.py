@@ -8,7 +8,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, depends_on_cut
 from trainparity.parity.recording.trace import Trace
 
 

@@ -5,7 +5,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.passes import INPUT
+from trainparity.parity.recording.names import INPUT
 from trainparity.records.numbers import exact
 
 

@@ -23,7 +23,7 @@ class BackwardHooks:
     """Hooks on every parameter of a plain model; between `begin` and `read` they look at the gradients that arrive.
 
     They see this rank's own gradients, before DDP averages them. FSDP2's arrive reduced, in shards: of those
-    only the passes are counted, and what is held before them is measured.
+    only the passes are counted, and what is held before and after them is measured.
     """
 
     def __init__(self, model: nn.Module, ended: Callable[[], None]) -> None:
@@ -71,6 +71,7 @@ class BackwardHooks:
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
         self._squares: list[float] = []
+        self._squares_left: list[float] = []
         self._sketches: list[Tensor] = []
         self.after = torch.zeros(SIZE, dtype=torch.float64)
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
@@ -100,8 +101,11 @@ class BackwardHooks:
         if self.active and self._sharded and not self._in_backward:
             self._enter()
             # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
-            held = [p.grad.to_local() for p, _ in self._signed if is_dtensor(p.grad)]
-            self._squares[-1] = sum(norm(part) ** 2 for part in held)
+            self._squares[-1] = self._in_shards()
+
+    def _in_shards(self) -> float:
+        """Return the square of the norm of this rank's shards of the gradient as they are now."""
+        return sum(norm(p.grad.to_local()) ** 2 for p, _ in self._signed if is_dtensor(p.grad))
 
     def _end_first_pass(self) -> None:
         self._fresh = False
@@ -126,6 +130,7 @@ class BackwardHooks:
         self.count += 1
         if self._sharded:
             self.after = self.total()
+            self._squares_left.append(self._in_shards())
         self._ended()
 
     def total(self) -> Tensor:
@@ -140,6 +145,10 @@ class BackwardHooks:
     def held(self) -> Tensor:
         """Return the L2 norms of the gradients that were there before each backward pass: float64 [M]."""
         return torch.tensor(self._squares[:MAX_MICRO_BATCHES], dtype=torch.float64).sqrt()
+
+    def left(self) -> Tensor:
+        """Return the L2 norms of this rank's shards after each backward pass: float64 [M], of none if nothing is."""
+        return torch.tensor(self._squares_left[:MAX_MICRO_BATCHES], dtype=torch.float64).sqrt()
 
     def sketches(self) -> Tensor:
         """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""

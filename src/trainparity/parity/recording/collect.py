@@ -49,6 +49,7 @@ def collect(
         "closure/held": torch.tensor(backward.carried, dtype=torch.float64),
         "rank/backwards": torch.cat(every["backwards"]),
         "rank/held": _padded(every["held"]),
+        "rank/left": _padded(every["left"]),
         "rank/after": torch.cat(every["after"]),
         "rank/micro": _padded(every["micro"]),
     }
@@ -76,6 +77,7 @@ def _of_backward(backward: BackwardHooks) -> dict[str, Tensor]:
     return {
         "backwards": torch.tensor([backward.count]),
         "held": backward.held(),
+        "left": backward.left(),
         "after": backward.after[None],
         "micro": backward.sketches(),
     }

@@ -17,8 +17,9 @@ from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.leaves import Leaves, alias
+from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
-from trainparity.parity.recording.passes import INPUT, OUTPUT, Pass, as_dense, numbered, tensors
+from trainparity.parity.recording.passes import Pass, as_dense, tensors
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher

@@ -22,7 +22,7 @@ _SHAPES = {
     "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
     "rank/reached": "TR", "rank/loss": "TR",
-    "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*",
+    "rank/random_state": "TR", "rank/drew": "TR", "rank/backwards": "TR", "rank/held": "TR*", "rank/left": "TR*",
     "rank/micro": "TR*M", "rank/given": "TR*S", "rank/total": "TRM", "rank/after": "TRM", "rank/clip_norm": "TR",
     "made_elsewhere": "T", "judged_elsewhere": "T", "evaluating": "TN",
     "clip/calls": "T", "clip/cuts": "T", "clip/max_norm": "T", "clip/backwards": "T",

@@ -14,20 +14,14 @@ from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
 from trainparity.parity.recording.generators import state_outside_of_torch
 from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.names import OUTPUT, of_call, of_whole
+from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, mix
 
 STAND_IN = torch.iinfo(torch.int64).min
 """The identity of a row that is no sample: its loss weighs nothing."""
-
-INPUT, OUTPUT = "(input)", "(output)"
-"""The names of what the model is given and of what it returns, among its activations."""
-
-GIVEN = " (given)"
-"""What a module is given whose output says nothing of it: dropout's has other zeros."""
-
-_WHOLE = " (whole)"
 
 _CHUNK = 1 << 24
 """Numbers that are held in float64 at a time."""
@@ -40,6 +34,9 @@ _FEW = 8
 
 _MANY = 1024
 """Numbers of a sample above which one sign is used: the sums cost what the numbers do."""
+
+_LENGTH = 64
+"""Tokens that a sequence counts as there: it is as long as a batch is padded."""
 
 _SOME = 8
 """Signs used between these: two samples of one sign that change places, as shuffled labels do, change no sum."""
@@ -84,17 +81,19 @@ class Pass:
         """The names of what the loop got from it, among the activations."""
         self._hashes: Tensor | None = None
         """Of the samples, int64 [B]: each bit is a random sign. Zero for a row that is none."""
+        self._tokens: Tokens | None = None
+        """What the samples are made of, if they are sequences of tokens."""
         self._made: dict[tuple[int, torch.device], Tensor] = {}
         """Signs of these samples that were asked for, by their number and device."""
 
-    def of(self, samples: Tensor) -> None:
-        """Take samples by their identities, int64 [B]."""
-        self.samples, self._made = samples, {}
+    def of(self, samples: Tensor, tokens: Tokens | None = None) -> None:
+        """Take samples by their identities, int64 [B], and the tokens that they are made of, if they are."""
+        self.samples, self._tokens, self._made = samples, tokens, {}
         self._hashes = mix(samples + 1) * (samples != STAND_IN)
 
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
-        self.source, self._hashes, self._made = source, source._hashes, source._made
+        self.source, self._hashes, self._tokens, self._made = source, source._hashes, source._tokens, source._made
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
@@ -127,10 +126,11 @@ class Pass:
 
     def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
-        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch)) is None:
+        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
             return False
         _add(self.activations, name, seen)
-        self.numbers[name] += tensor.numel() * (1 + tensor.is_complex())
+        count = self._tokens.own_numbers(tensor) if self._tokens else tensor.numel()
+        self.numbers[name] += count * (1 + tensor.is_complex())
         if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
@@ -150,8 +150,9 @@ class Pass:
         if not in_memory or not tensor.numel():
             return None
         exact = where_float64_is(as_real(tensor.detach())).double()
-        _add(self.activations, name + _WHOLE, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
-        return name + _WHOLE
+        whole = of_whole(name)
+        _add(self.activations, whole, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
+        return whole
 
     @unseen
     def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
@@ -160,14 +161,17 @@ class Pass:
             _add(self.gradients, name, seen)
         return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None
 
-    def _sum(self, tensor: Tensor, sketch: Sketcher) -> Tensor | None:
-        """Sketch the signed sums over the samples; None where the rows are no samples."""
+    def _sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool = False) -> Tensor | None:
+        """Sketch the signed sums over the samples, of their own tokens alone; None where the rows are no samples."""
         if self._hashes is None or not len(self._hashes) or not has_rows(tensor):
             return None
         if len(tensor) % len(self._hashes):
             return None
         rows = where_float64_is(as_real(tensor.detach())).reshape(len(self._hashes), -1)
-        signs = self._signs(_signs_used(rows.shape[1]), rows.device)
+        width = self._tokens.width(tensor) if self._tokens else 0
+        if self._tokens and width and own_alone:
+            rows = self._tokens.own_alone(rows)
+        signs = self._signs(_signs_used(_LENGTH * width or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if len(rows) <= at_once:
             return sketch(rows.double().T @ signs)
@@ -195,30 +199,8 @@ def _signs_used(numbers: int) -> int:
 _INFINITE = 1e4
 """What stands for infinity in a mask."""
 
-_CALL = " (call "
-
 _MOST_CALLS = 8
 """Calls of one module within a pass that are told apart; further ones are added to the last."""
-
-
-def of_call(module: str, number: int) -> str:
-    """Name what a module returns: `relu`, then `relu (call 2)` where a forward pass calls it again."""
-    return module if number == 1 else f"{module}{_CALL}{number})"
-
-
-def module_of(name: str) -> str:
-    """Return the module that an activation is named after."""
-    return name.partition(_CALL)[0]
-
-
-def numbered(name: str, place: int) -> str:
-    """Name the tensors of one result or of the arguments by their place: `(output)`, `(output).1`, ..."""
-    return f"{name}.{place}" if place else name
-
-
-def depends_on_cut(name: str) -> bool:
-    """Tell whether what is recorded under a name depends on how the batch was cut into passes."""
-    return name.endswith(_WHOLE)
 
 
 def tensors(values: Any) -> Iterable[Tensor]:

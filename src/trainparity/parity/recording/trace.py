@@ -24,7 +24,7 @@ MODELS = "models"
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
 
-    version: Literal[13] = 13
+    version: Literal[14] = 14
     parameters: dict[str, list[int]]
     """Shapes by name, in the module's order, as in an unwrapped model."""
     buffers: dict[str, list[int]]
@@ -115,10 +115,10 @@ class Trace:
       none was seen; `rank/samples` [T, R, n]: which samples, in their order, plus one (0 fills up);
       `rank/random_state`, `rank/drew` [T, R]: generators before the first
       pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
-      before each backward pass; `rank/micro` [T, R, n, 256]: the sketch of each pass's own gradient; `rank/given`
-      [T, R, n, S]: of the gradient of what each forward pass returned to the loop, without the loss scale, zeros unless
-      each has a loss of its own; `rank/total` [T, R, 256]: of the rank's part of the gradient as recorded, and for
-      shards `rank/after`: as backward left it.
+      before each backward pass, and of shards, in `rank/left`, after it; `rank/micro` [T, R, n, 256]: the sketch of
+      each pass's own gradient; `rank/given` [T, R, n, S]: of the gradient of what each forward pass returned to the
+      loop, without the loss scale, zeros unless each has a loss of its own; `rank/total` [T, R, 256]: of the rank's
+      part of the gradient as recorded, and for shards `rank/after`: as backward left it.
     - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
       steps gradients, samples and passes are the first evaluation's. `closure/evaluations` [T]: how many there were.
       `closure/again`: whether the loop itself passed samples of the step again with other weights, as SAM does; then

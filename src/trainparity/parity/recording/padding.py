@@ -1,0 +1,47 @@
+"""What fills the samples of a batch up to one length, as tokens behind the last of a sentence: no sample's own.
+
+A batch that is cut otherwise is filled up otherwise, and so is what modules return there.
+"""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.recording.formats import is_inexact
+
+
+class Tokens:
+    """The tokens [B, L] that a forward pass is given, and which of them are a sample's own: up to its last not zero.
+
+    Zeros at the end are no part of what a sample is known by either, nor is what an `attention_mask` leaves out there.
+    """
+
+    def __init__(self, given: Tensor) -> None:
+        self._shape = given.shape
+        own = (given != 0).flip(1).cumsum(1).flip(1) > 0
+        self._own = own | ~own.any(1, keepdim=True)  # zeros throughout are something else
+        self._padded = not bool(self._own.all())
+
+    @classmethod
+    def of(cls, given: Tensor) -> "Tokens | None":
+        """Return the tokens that samples are known by; None where these are something else."""
+        return cls(given) if given.dtype in (torch.int64, torch.int32) and given.ndim == 2 else None
+
+    def width(self, tensor: Tensor) -> int:
+        """Return how many numbers a tensor [B, L, D], [B L, D] or [B, L] of tokens has for each; else 0.
+
+        A vector for each sample may be as long as the samples are.
+        """
+        by_sample = tensor.shape[:2] == self._shape and (tensor.ndim > 2 or not is_inexact(tensor))
+        each = by_sample or (tensor.ndim > 1 and len(tensor) == self._shape.numel())
+        return tensor.numel() // self._shape.numel() if each and self._shape.numel() else 0
+
+    def own_alone(self, rows: Tensor) -> Tensor:
+        """Return rows [B, L D] of samples with zeros in place of what no sample has."""
+        if not self._padded:
+            return rows
+        return rows.view(*self._shape, -1).masked_fill(~self._own.to(rows.device)[..., None], 0).flatten(1)
+
+    def own_numbers(self, tensor: Tensor) -> int:
+        """Return how many elements of a tensor are samples' own."""
+        width = self.width(tensor)
+        return width * int(self._own.sum()) if width else tensor.numel()
