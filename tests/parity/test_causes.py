@@ -84,7 +84,7 @@ GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
 SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, dtype=torch.float64)}
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
 DECAYED = trace().arrays["start/sketch"] * torch.tensor([1.0, 1.0, 0.9999, 1.0])[:, None, None]
-BY_RANK = drawn(11, shape=[T, 2, 1, 256])
+BY_RANK = trace(ranks=2).arrays["rank/micro"] + drawn(11, shape=[T, 1, 1, 256]) * torch.tensor([[[1.0]], [[-1.0]]])
 HALF: dict[str, Any] = {"layout": {"precision": "fp16"}}
 BOTH_MADE = {"rank__micro": trace(parts=2).arrays["rank/micro"]}
 """What two backward passes made, whatever is left of it."""
@@ -258,7 +258,7 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
-        (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight")}),
+        (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight"), "rank__micro": ones(T, 1, 1, 256)}),
         (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),
         ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
         (NOTHING, {**NOTHING, "weights": (0.98,), **GIVEN_THE_SAME}),

@@ -46,3 +46,32 @@ def test_a_constant_buffer_of_one_run_is_no_difference(tmp_path: Path) -> None:
 def test_a_buffer_that_changes_in_one_run_alone_is_not_left_out(tmp_path: Path) -> None:
     verdict = compared(partial(_train, ""), partial(_train, "changing"), tmp_path)
     assert (verdict.verdict, verdict.reason) == ("cannot judge", "buffers of one run only: own")
+
+
+class Causal(nn.Linear):
+    """A layer that adds a mask of infinities to what it makes, which hides nothing of it here."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__(4, 4)
+        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+        self.fused = fused
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        made = super().forward(values) if self.fused else values @ self.weight.T + self.bias
+        return made + self.mask[-1]
+
+
+def test_a_mask_of_infinities_is_judged_by_its_bits(tmp_path: Path) -> None:
+    def train(fused: bool, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = Causal(fused)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        draws = torch.Generator().manual_seed(1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4, generator=draws)).square().mean().backward()
+                optimizer.step()
+
+    verdict = compared(partial(train, True), partial(train, False), tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation or verdict.reason

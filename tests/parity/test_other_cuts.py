@@ -1,11 +1,13 @@
 """Runs that cut a batch into other micro-batches, as contiguous ones and those of a sampler that deals samples out."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision.ops import FrozenBatchNorm2d
 
 import trainparity
 from tests.support.against_twins import compared
@@ -78,3 +80,64 @@ def test_batchnorm_over_smaller_batches_is_named_though_its_outputs_cancel(tmp_p
     verdict = compared(partial(train_normalised, 1), partial(train_normalised, 2), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "batchnorm-statistics"), verdict.explanation
     assert str(verdict.explanation).startswith("1 normalises over 16 samples"), verdict.explanation
+
+
+def train_one_by_one(loss: Callable[[Tensor, Tensor], Tensor], coarse: bool, folder: Path, twin: int) -> None:
+    """Predict a number of each of 8 samples, in as many micro-batches."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            for sample in torch.randn(8, 1, 6, generator=draws):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    found = model(sample)
+                (loss(found.float(), sample[:, :1]) / 8).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_another_loss_of_one_number_a_micro_batch_is_no_mean_of_means(coarse: bool, tmp_path: Path) -> None:
+    runs = (partial(train_one_by_one, loss, coarse) for loss in (nn.functional.mse_loss, nn.functional.l1_loss))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
+class Rectified(nn.Module):
+    """A layer in front of a BatchNorm that is frozen, with a function between them."""
+
+    def __init__(self, norm: Callable[[int], nn.Module], function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.norm, self.head = nn.Linear(6, 16), norm(16), nn.Linear(16, 5)
+        self.function = function
+
+    def forward(self, values: Tensor) -> Tensor:
+        made: Tensor = self.head(self.norm(self.function(self.layer(values))[..., None, None]).flatten(1))
+        return made
+
+
+def train_with_frozen_norm(
+    norm: Callable[[int], nn.Module], function: Callable[[Tensor], Tensor], parts: int, folder: Path, twin: int
+) -> None:
+    torch.manual_seed(0)
+    model = Rectified(norm, function)
+    model.norm.eval()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            for part in torch.randn(SAMPLES, 6, generator=draws).chunk(parts):
+                nn.functional.cross_entropy(model(part), (part.sum(1) > 0).long()).div(parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, FrozenBatchNorm2d])
+def test_a_frozen_batchnorm_is_not_named_for_another_function_in_front_of_it(
+    norm: Callable[[int], nn.Module], tmp_path: Path
+) -> None:
+    rectified = partial(train_with_frozen_norm, norm, torch.relu, 1)
+    verdict = compared(rectified, partial(train_with_frozen_norm, norm, nn.functional.silu, 2), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

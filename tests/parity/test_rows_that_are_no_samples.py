@@ -72,3 +72,74 @@ def test_another_order_of_the_samples_is_the_same_training(make: Callable[[], nn
 def test_another_loss_is_seen_in_another_order_of_the_samples(make: Callable[[], nn.Module], tmp_path: Path) -> None:
     verdict = judged(make, 0.12, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
+class OfCrops(nn.Module):
+    """Classifies two crops of each image in one pass, all first ones before all second ones, as DINO's student does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5))
+
+    def forward(self, crops: list[Tensor]) -> Tensor:
+        scores: Tensor = self.body(torch.cat(crops))
+        return scores
+
+
+def _train_crops(parts: int, smoothing: Callable[[int], float], folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = OfCrops()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(4):
+            optimizer.zero_grad()
+            images, labels = torch.randn(SAMPLES, 6, generator=draws), torch.arange(SAMPLES) % 5
+            for part, wanted in zip(images.chunk(parts), labels.chunk(parts), strict=True):
+                scores = model([part, part + 0.1])
+                loss = nn.functional.cross_entropy(scores, wanted.repeat(2), label_smoothing=smoothing(step))
+                (loss / parts).backward()
+            optimizer.step()
+
+
+def test_crops_that_pass_one_kind_after_the_other_prove_no_other_forward_pass(tmp_path: Path) -> None:
+    right = partial(_train_crops, 1, lambda step: 0.0)
+    for smoothed, expected in ((lambda step: 0.0, "equivalent"), (lambda step: 0.1 * (step > 1), "different")):
+        verdict = compared(right, partial(_train_crops, 2, smoothed), tmp_path / expected)
+        assert verdict.verdict == expected, verdict.explanation
+        assert verdict.cause != "forward", verdict.explanation
+
+
+class Decoder(nn.Module):
+    """Puts time first: what it returns looks like a row for each sample in steps of as many tokens alone."""
+
+    def __init__(self, positions: bool) -> None:
+        super().__init__()
+        self.embedding, self.positions, self.head = nn.Embedding(20, 16), nn.Embedding(TIME, 16), nn.Linear(16, 20)
+        self.uses_positions = positions
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        made = self.embedding(targets)
+        if self.uses_positions:
+            made = made + self.positions(torch.arange(len(targets)))[:, None]
+        scores: Tensor = self.head(made + self.embedding(tokens).mean(0))
+        return scores
+
+
+def _train_decoder(positions: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = Decoder(positions)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(4):
+            optimizer.zero_grad()
+            tokens, targets = (torch.randint(20, (long, 4), generator=draws) for long in (8, 9 if step > 1 else 8))
+            nn.functional.cross_entropy(model(tokens, targets[:-1]).flatten(0, 1), targets[1:].flatten()).backward()
+            optimizer.step()
+
+
+def test_outputs_that_were_not_seen_in_a_step_are_not_known_to_agree(tmp_path: Path) -> None:
+    verdict = compared(partial(_train_decoder, True), partial(_train_decoder, False), tmp_path)
+    assert verdict.verdict == "different"
+    assert verdict.cause != "loss-or-targets", verdict.explanation

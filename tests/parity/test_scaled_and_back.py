@@ -51,3 +51,18 @@ def test_what_is_left_of_it_is_seen(scale: float, taken_out: float, parts: int, 
     other = partial(train, scale, taken_out, parts, coarse)
     verdict = compared(partial(train, 1.0, 1.0, 1, coarse), other, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
+
+
+def test_another_function_is_seen_beside_it(tmp_path: Path) -> None:
+    def rectified(slope: float, scale: float, folder: Path, twin: int) -> None:
+        def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+            assert isinstance(model, nn.Sequential)
+            model[1] = nn.LeakyReLU(slope)
+            for parameter in model.parameters():
+                parameter.register_hook(lambda gradient: gradient / scale)
+            return adam(model)
+
+        train_in_parts(1, True, folder, twin, optimizer=optimizer, scale=scale, before_update=lambda model: None)
+
+    verdict = compared(partial(rectified, 0.0, 1.0), partial(rectified, 0.03, 128.0), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

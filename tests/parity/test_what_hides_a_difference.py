@@ -163,3 +163,20 @@ def test_weights_stored_in_another_format_are_another_precision(
 ) -> None:
     found = compared(partial(_train_stored_in, left), partial(_train_stored_in, right), tmp_path)
     assert (found.verdict, found.cause) == ("different", "precision"), found
+
+
+def test_gradients_that_hooks_change_are_not_hidden_by_weights_of_zero(tmp_path: Path) -> None:
+    def centre(weight: Tensor) -> None:
+        assert weight.grad is not None
+        weight.grad -= weight.grad.mean(1, keepdim=True)
+
+    def centred(folder: Path, twin: int) -> None:
+        def make() -> nn.Module:
+            model = logits()
+            model.outer.weight.register_post_accumulate_grad_hook(centre)
+            return model
+
+        train(make, cross_entropy, False, folder, twin)
+
+    verdict = compared(partial(train, logits, cross_entropy, False), centred, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation

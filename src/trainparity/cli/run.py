@@ -39,6 +39,8 @@ def run(
     from trainparity.running.command import Command, Runner
     from trainparity.running.record import NothingRecorded, Settings, record_command
 
+    stays = f"; {folder} holds the earlier run still" if (folder / "run.json").exists() else ""
+
     def work() -> int:
         with Runner(several=twins > 0) as runner:
             try:
@@ -48,11 +50,11 @@ def run(
             except NothingRecorded as error:
                 if not error.code:
                     raise
-                print(f"trainparity: {error}", file=sys.stderr)
+                print(f"trainparity: {error}{stays}", file=sys.stderr)
                 return error.code
         return kept.exit_code
 
-    return _said(work)
+    return _said(work, stays=stays)
 
 
 @command
@@ -149,16 +151,17 @@ def ab(
     return _said(work, kept)
 
 
-def _said(work: Callable[[], int], kept: Sequence[str] = ()) -> int:
+def _said(work: Callable[[], int], kept: Sequence[str] = (), stays: str = "") -> int:
     """Do some work; what ends it is told apart from the command's own output.
 
     Args:
         work: Returns the exit code.
         kept: Says then what a signal has left, if anything.
+        stays: Says what stays where nothing new is kept.
     """
     try:
         return work()
     except RunError as error:
-        raise UserError(f"trainparity: {error}") from None
+        raise UserError(f"trainparity: {error}{stays}") from None
     except StoppedBySignal as error:
-        raise StoppedBySignal(error.number, *kept or ["nothing is kept"]) from None
+        raise StoppedBySignal(error.number, *kept or [f"nothing is kept{stays}"]) from None

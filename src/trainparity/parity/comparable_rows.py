@@ -1,6 +1,7 @@
 """Which activations of two runs can be compared at a step: those whose sums do not depend on how samples passed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,11 +16,36 @@ if TYPE_CHECKING:
 def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
     """Return their names in the order of the forward pass; `outputs` are those that the loss is computed from."""
     names = _called_alike(difference.left.layout.activations, difference.right.layout.activations)
+    unseen = _seen_in_no_run(difference)
+    names = [name for name in names if name not in unseen]
     if passed_alike(difference):
         return names
     constant = _of_no_samples(difference)
     names = [name for name in names if not depends_on_cut(name) and name not in constant]
-    return _of_samples(difference, names, outputs)
+    off_before = _off_before(difference, names)
+    return _of_samples(difference, [name for name in names if name not in off_before], outputs)
+
+
+def _seen_in_no_run(difference: "Difference") -> set[str]:
+    """Return what had rows of samples in other steps alone, as where a sequence is as long as the batch is large."""
+    seen = [
+        dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][difference.row].tolist(), strict=True))
+        for trace in difference.traces
+    ]
+    return {name for name, count in seen[0].items() if not (count or seen[1].get(name) or depends_on_cut(name))}
+
+
+def _off_before(difference: "Difference", names: list[str]) -> set[str]:
+    """Return what is apart in the step before, too, where the runs agreed: its rows are no samples.
+
+    So it is of crops of images that a model handles one after the other, all samples of each.
+    """
+    if not difference.row:
+        return set()
+    before = replace(difference, row=difference.row - 1)
+    if passed_alike(before):
+        return set()
+    return set(Pairs(before, "activation", names).beyond(names, 1.0, difference.margin))
 
 
 def passed_alike(difference: "Difference") -> bool:

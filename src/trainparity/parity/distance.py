@@ -32,14 +32,14 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     """Return the relative L2 distance |left - right| / |left|: float64 [T, tensors + 1].
 
     A tensor that is zero in the left run is measured by the length of all tensors of its kind together. Where both
-    runs overflowed and made no update, as fp16's loss scaler sees to, the distance is zero. It is infinite where one
-    run is not finite, and NaN where both are not: then nothing is known.
+    runs overflowed and made no update, as fp16's loss scaler sees to, the distance is zero, and so is that of equal
+    masks of infinities. It is infinite where one run is not finite, and NaN where both are not: then nothing is known.
     """
     ours, theirs = norms(left, kind), norms(right, kind)
     apart = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
     lost = ~ours.isfinite(), ~theirs.isfinite()
     apart = torch.where(lost[0] ^ lost[1], torch.inf, torch.where(lost[0] & lost[1], torch.nan, apart))
-    masked = (lost[0] & lost[1]) & _skipped(left, right)
+    masked = (lost[0] & lost[1]) & (_same_constants(left, right) if kind == "buffer" else _skipped(left, right))
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right, kind)
@@ -80,6 +80,12 @@ def _without(trace: Trace, unheld: Tensor) -> Trace:
     for array in kept.values():
         array[unheld] = 0
     return Trace(trace.layout, trace.arrays | kept)
+
+
+def _same_constants(left: Trace, right: Trace) -> Tensor:
+    """Return the buffers of the same bits in all steps of both runs, as a mask of infinities: bool [B]."""
+    ours, theirs = (trace.arrays["buffer/digest"] for trace in (left, right))
+    return (ours == ours[:1]).all(0) & (ours == theirs).all(0)
 
 
 def _skipped(left: Trace, right: Trace) -> Tensor:

@@ -26,23 +26,26 @@ def passes_part(difference: "Difference") -> bool:
     layouts = difference.left.layout, difference.right.layout
     if not is_coarse(layouts[0]) or not difference.same_precision or not (hashes and rows and order):
         return False
-    if not torch.equal(*hashes) or not rows[0].any() or difference.beyond["start"] or _scaled_and_back(difference):
+    if not torch.equal(*hashes) or not rows[0].any() or difference.beyond["start"]:
         return False
     chain, same_cut = difference.chain, torch.equal(*rows)
+    scaled = scaled_and_back(difference)
+    given = [] if scaled else chain.given_otherwise
+    other_loss = not scaled and difference.other_loss_of_same_bits
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
-        of_outputs = bool(chain.given_otherwise and chain.outputs_agree) and not coupled and not chain.touched
-        return of_outputs or (same_cut and difference.other_loss_of_same_bits)
+        of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
+        return of_outputs or (same_cut and other_loss)
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
     other_size = difference.of_other_size
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
-    off = {*passed, *chain.given_otherwise}
-    return (bool(off) and not chain.another_form(off)) or difference.other_loss_of_same_bits
+    off = {*passed, *given}
+    return (bool(off) and not chain.another_form(off)) or other_loss
 
 
-def _scaled_and_back(difference: "Difference") -> bool:
+def scaled_and_back(difference: "Difference") -> bool:
     """Tell whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
     chain, (factor, rest) = difference.chain, difference.scale
     if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):

@@ -33,3 +33,9 @@ def test_pixels_and_labels_are_no_tokens() -> None:
     assert Tokens.of(torch.zeros(2, 4)) is None
     assert Tokens.of(torch.zeros(2, dtype=torch.int64)) is None
     assert Tokens.of(torch.zeros(2, 4, dtype=torch.uint8)) is None
+
+
+def test_an_attention_mask_tells_what_is_padding_in_front() -> None:
+    tokens = Tokens.of(torch.tensor([[0, 0, 7, 0]]), torch.tensor([[0, 1, 1, 1]]))
+    assert tokens is not None
+    assert tokens.own_alone(torch.ones(1, 4)).tolist() == [[0, 1, 1, 1]]

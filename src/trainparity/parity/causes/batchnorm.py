@@ -3,6 +3,7 @@
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
 
 
@@ -16,12 +17,11 @@ from trainparity.parity.recording.trace import Trace
 def batchnorm_statistics(difference: Difference) -> Finding | None:
     """BatchNorm saw batches of another size, and its output is the first activation that is off."""
     rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
-    kinds = difference.left.layout.modules
-    norms = [name for name, kind in kinds.items() if "BatchNorm" in kind]
+    norms = _that_normalise_over_batches(difference)
     first = difference.first_activation
-    if not norms or rows[0] == rows[1]:
+    if not norms or sizes(rows[0]) == sizes(rows[1]):
         return None
-    if difference.stage != "gradient" and not _shows_in_statistics(difference, norms, rows):
+    if difference.stage != "gradient" and not _shows_in_statistics(difference, norms):
         return None
     inside, named = difference.chain.inside, _norm_of(difference, norms)
     if inside and first is not None and named is None:
@@ -37,22 +37,29 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     )
 
 
+def _that_normalise_over_batches(difference: Difference) -> list[str]:
+    """Return the BatchNorms but those that are frozen, by their class or as the reference does not train them."""
+    modules, frozen = difference.left.layout.modules.items(), difference.at("evaluating")[0].tolist()
+    trained = [(name, kind) for (name, kind), still in zip(modules, frozen, strict=True) if not still]
+    return [name for name, kind in trained if "BatchNorm" in kind and "Frozen" not in kind]
+
+
 def _norm_of(difference: Difference, norms: list[str]) -> str | None:
     """Return the BatchNorm whose output is the first that is off; in a coarse format the one in front of that, too.
 
     What it returns adds up to about nothing over the samples, which rounding hides.
     """
     first, inside = difference.first_activation, difference.chain.inside
-    if first is None or "BatchNorm" in difference.activation_kind():
+    if first is None or module_of(first) in norms:
         return first
     before = inside[inside.index(first) - 1] if first in inside[1:] else None
     hidden = is_coarse(difference.left.layout) and _shows_elsewhere(difference, norms)
     return before if before in norms and hidden else None
 
 
-def _shows_in_statistics(difference: Difference, norms: list[str], rows: list[list[list[int]]]) -> bool:
+def _shows_in_statistics(difference: Difference, norms: list[str]) -> bool:
     """Tell whether rounding hides it everywhere but in running statistics, which see each batch of another size."""
-    if difference.stage != "buffer" or not is_coarse(difference.left.layout) or sizes(rows[0]) == sizes(rows[1]):
+    if difference.stage != "buffer" or not is_coarse(difference.left.layout):
         return False
     statistics = {f"{norm}.{name}" for norm in norms for name in ("running_mean", "running_var")}
     return bool(statistics & set(difference.beyond["buffer"]))

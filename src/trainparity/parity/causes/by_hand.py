@@ -66,7 +66,8 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
 
 def _own_numbers(difference: Difference) -> list[float]:
     """Return each parameter's gradient as a multiple of the reference's; empty where one is none, or all are longer."""
-    pairs = zip(_at(difference.left, difference.row), _at(difference.right, difference.row), strict=True)
+    applied = torch.logical_or(*(norms > 0 for norms in difference.at("applied/norm")))
+    pairs = zip(*(_at(trace, difference.row)[applied] for trace in difference.traces), strict=True)
     found = [fit(left, right) for left, right in pairs if left.any() or right.any()]
     factors = [factor for factor, rest in found if rest < 1e-3 and factor > 0]
     shorter = all(factor < 1 + 1e-3 for factor in factors) or all(factor > 1 - 1e-3 for factor in factors)

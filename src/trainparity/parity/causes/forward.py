@@ -5,6 +5,7 @@ import torch
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
 from trainparity.parity.difference import Difference
+from trainparity.parity.hidden_passes import scaled_and_back
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT
 
@@ -54,7 +55,8 @@ def _hidden_by_rounding(difference: Difference) -> str | None:
         return None
     chain = difference.chain
     given = chain.factor if chain.judged else 1.0
-    return chain.first_other_bits if abs(given - 1) < _EQUAL_FACTOR and not chain.given_otherwise else None
+    agree = abs(given - 1) < _EQUAL_FACTOR and not chain.given_otherwise
+    return chain.first_other_bits if agree or scaled_and_back(difference) else None
 
 
 _EQUAL_FACTOR = 0.02

@@ -4,7 +4,7 @@ import torch
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import own_gradients_agree
+from trainparity.parity.causes.passes import backward_makes_equal
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, names
 from trainparity.parity.margin import is_coarse
@@ -163,7 +163,7 @@ def moved_otherwise(difference: Difference) -> Finding | None:
     """The first evaluations agree, and the second ones do not."""
     if difference.stage != "gradient" or not all(difference.numbers("closure/again")):
         return None
-    if own_gradients_agree(difference) is not True or not difference.chain.outputs_agree:
+    if not backward_makes_equal(difference) or not difference.chain.outputs_agree:
         return None
     return Finding(
         f"both runs move the weights within the step and pass its samples again; the first gradient agrees, and that "

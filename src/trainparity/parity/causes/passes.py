@@ -112,5 +112,10 @@ def own_gradients_agree(difference: Difference) -> bool | None:
     return None if own is None else own[1] <= max(difference.tolerance, 1e-5)
 
 
+def backward_makes_equal(difference: Difference) -> bool:
+    """Tell whether what backward passes made is the same, not only a multiple of it."""
+    return own_gradients_agree(difference) is True and abs(difference.own_factor - 1) <= max(difference.tolerance, 1e-5)
+
+
 EQUAL = ["weights before the step", "samples", "outputs of the model"]
 """What a finding of a loss, or of backward, has found equal."""

@@ -85,16 +85,22 @@ def updates_round_otherwise(difference: Difference) -> Finding | None:
     )
 
 
+def _computes_otherwise(difference: Difference) -> bool:
+    """Tell whether the runs compute in other formats, of which the reference's floor may hide the finer one."""
+    return not difference.same_precision
+
+
 @rule(
     "precision",
     "forward",
     proof="the formats differ and the distance is what the coarser one rounds",
     advice="compare runs of one precision, and judge a change of precision by whole runs over seeds",
+    differs=_computes_otherwise,
 )
 def other_format(difference: Difference) -> Finding | None:
     """The runs compute in other number formats, and are apart by no more than the coarser one rounds."""
     left, right = difference.left.layout, difference.right.layout
-    if difference.stage != "gradient" or not rounded_alike(difference):
+    if difference.stage not in ("gradient", None) or not rounded_alike(difference):
         return None
     distance = difference.distance("gradient")
     return Finding(

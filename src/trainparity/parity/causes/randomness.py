@@ -3,14 +3,14 @@
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.names import INPUT, module_of
+from trainparity.parity.recording.names import INPUT, OUTPUT, module_of
 
 
 @rule(
     "randomness",
     "forward",
-    proof="the forward pass drew random numbers, from another state or for other micro-batches; or the same samples "
-    "reach the model with other values",
+    proof="the forward pass drew random numbers, from another state, for other micro-batches or in code that one run "
+    "alone compiles; or the same samples reach the model with other values",
     advice="turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
 )
 def randomness(difference: Difference) -> Finding | None:
@@ -28,13 +28,17 @@ def randomness(difference: Difference) -> Finding | None:
     if any(d.any() for d in drew):
         same_state = int(states[0][0]) == int(states[1][0])
         dropped = "Dropout" in difference.activation_kind() and module_of(first) in difference.left.layout.modal
-        if same_state and rows[0] == rows[1] and bool(drew[0].any()) == bool(drew[1].any()) and not dropped:
+        both_drew, compiled = bool(drew[0].any()) == bool(drew[1].any()), _one_is_compiled(difference)
+        if same_state and rows[0] == rows[1] and both_drew and not dropped and not compiled:
             return None  # equal masks: something else is off
         evidence["same_generator_state"] = same_state
         evidence["ranks_share_a_state"] = bool(len(states[1]) > 1 and (states[1] == states[1][0]).all())
         shared = evidence["ranks_share_a_state"]
         what = "all ranks draw the same random numbers" if shared else "the forward pass draws other random numbers"
         advice = "seed each rank apart, and " if shared else ""
+        if compiled and same_state:
+            what += " where it is compiled, from the same state of the generator"
+            advice = "let compiled code draw as eager code does (torch._inductor.config.fallback_random = True), or "
         return Finding(
             f"{what}; the first output that differs is {first}'s",
             evidence,
@@ -48,3 +52,11 @@ def randomness(difference: Difference) -> Finding | None:
             advice="draw noise and augmentation as a function of seed, epoch and sample",
         )
     return None
+
+
+def _one_is_compiled(difference: Difference) -> bool:
+    """Tell whether the modules inside of the model are seen in one run alone: in the other they are compiled."""
+    inside = [
+        any(not name.startswith((INPUT, OUTPUT)) for name in trace.layout.activations) for trace in difference.traces
+    ]
+    return inside[0] != inside[1]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import own_alone
+from trainparity.parity.causes.passes import backward_makes_equal, own_alone
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.clipping import NO_CLIP
 from trainparity.parity.recording.trace import Trace
@@ -136,8 +136,8 @@ def never_averaged(difference: Difference) -> Finding | None:
     if difference.stage != "gradient":
         return None
     own = [own_alone(trace, difference.row) for trace in difference.traces]
-    if own[0] == own[1]:
-        return None
+    if own[0] == own[1] or not backward_makes_equal(difference):
+        return None  # an optimizer may average them inside of its step, and something else be wrong
     return Finding(
         f"the gradients of {difference.who(own[0])} are not averaged: each rank applies those that it has made itself",
         {"run": difference.who(own[0])},

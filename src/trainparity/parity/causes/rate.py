@@ -6,6 +6,8 @@ from torch import Tensor
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
+from trainparity.parity.fitting import fit
 from trainparity.records.numbers import exact
 
 
@@ -55,7 +57,19 @@ def schedule(difference: Difference) -> Finding | None:
 
 
 def _differs(difference: Difference) -> bool:
-    return difference.may_be_update and facts.rates(difference)
+    return difference.may_be_update and facts.rates(difference) and not _of_another_class(difference)
+
+
+def _of_another_class(difference: Difference) -> bool:
+    """Tell whether the optimizers are of two classes and updates not multiples of one another, as rates make them."""
+    if difference.stage != "update" or len({trace.layout.optimizer for trace in difference.traces}) == 1:
+        return False
+    updates = (sketches(trace, "update")[difference.row].flatten() for trace in difference.traces)
+    return fit(*updates)[1] > _A_MULTIPLE
+
+
+_A_MULTIPLE = 0.1
+"""Part of an update that may be left over where another learning rate explains it."""
 
 
 def _rates(difference: Difference) -> tuple[Tensor, Tensor]:

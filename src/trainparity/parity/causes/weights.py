@@ -115,8 +115,8 @@ def _reweighted(
         left_over: Part of a total that such a sum may leave over.
         tolerance: By how much ratios may vary.
     """
-    for passes in sorted(cuts, key=len, reverse=True):
-        if len(passes) < 2:
+    for passes, trace in sorted(zip(cuts, difference.traces, strict=True), key=lambda cut: len(cut[0]), reverse=True):
+        if len(passes) < 2 or _one_number_each(difference, trace):
             continue
         (left, of_left), (right, of_right) = (combine(passes, total) for total in totals)
         ratio = _ratios(left, right) if max(of_left, of_right) <= left_over else None
@@ -132,6 +132,14 @@ def _reweighted(
                 },
             )
     return None
+
+
+def _one_number_each(difference: Difference, trace: Trace) -> bool:
+    """Tell whether the loss of each pass is made of one number: any other loss of that is another weight, too."""
+    numbers = dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][difference.row], strict=True))
+    passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
+    judged = difference.chain.judged
+    return bool(judged) and all(int(numbers[name]) <= passes for name in judged)
 
 
 def _ratios(left: Tensor, right: Tensor) -> Tensor | None:

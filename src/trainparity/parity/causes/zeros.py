@@ -2,7 +2,7 @@
 
 from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, same_start
+from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 from trainparity.records.numbers import exact
@@ -43,6 +43,8 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
         return None
     if chain.backward or chain.given_otherwise or not set(parameters) <= _without_effect(difference):
         return None
+    if backward_makes_equal(difference):
+        return None  # something changes them after backward
     return Finding(
         f"what {parameters[0].removesuffix('.weight')} is given, or makes of it, differs in {difference.runs[1]} from "
         f"{difference.runs[0]}: these weights are zero and hide it in the output, not in their gradient",

@@ -70,7 +70,9 @@ class ForwardHooks:
         self.differentiable = False
         """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast: torch.dtype | None = None
-        """What the last forward pass computed products in, if autocast chose it."""
+        """What the last step's forward passes computed products in, if autocast chose it."""
+        self._autocast: torch.dtype | None = None
+        """The same of the passes since then, which may be those of an evaluation."""
         self.begin()
 
     def _attach_to(self, called: Sequence[nn.Module]) -> None:
@@ -107,6 +109,10 @@ class ForwardHooks:
         if self.active and not self._begun:
             self._join()
         self._begun = self._begun or self.active
+
+    def end(self) -> None:
+        """Look at nothing until the next step begins."""
+        self.active, self.autocast = False, self._autocast
 
     def _join(self) -> None:
         """Look at the call of the model's `forward` inside of which recording begins."""
@@ -157,7 +163,7 @@ class ForwardHooks:
             if self._depth == 0:
                 if not self._begin_pass(module, inputs, keywords):
                     return
-            elif self.autocast is None:  # `forward` itself may switch it on, as Accelerate's does
+            elif self._autocast is None:  # `forward` itself may switch it on, as Accelerate's does
                 self._see_autocast()
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
@@ -185,7 +191,7 @@ class ForwardHooks:
         found = Pass(module.training, random_state(self._model), evaluating)
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:
-            self.autocast = None
+            self._autocast = None
             self._see_autocast()
         self._passes.append(found)
         earlier = self.origins.place(found, module, inputs, keywords)
@@ -205,9 +211,9 @@ class ForwardHooks:
     def _see_autocast(self) -> None:
         device = device_of(self._model).type
         if torch.is_autocast_enabled(device):
-            self.autocast = torch.get_autocast_dtype(device)
+            self._autocast = torch.get_autocast_dtype(device)
             if self.on_autocast:
-                self.on_autocast(self.autocast)
+                self.on_autocast(self._autocast)
                 self.on_autocast = None
 
     def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:

@@ -58,14 +58,24 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
     """
     if inputs and isinstance(inputs[0], list) and _are_images(inputs[0]):
         return torch.stack([row_digests(image[None])[0] for image in inputs[0]])
-    named = next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
+    named = _named(inputs, keywords)
     leaves = [named["input_ids"]] if named else tree_leaves((inputs, keywords))
     dense = (as_dense(leaf) for leaf in leaves if isinstance(leaf, Tensor))
     tensor = next((leaf for leaf in dense if has_rows(leaf)), None)
-    mask = named.get("attention_mask")
-    if tensor is not None and isinstance(mask, Tensor) and mask.shape == tensor.shape:
+    mask = attended(inputs, keywords)
+    if tensor is not None and mask is not None and mask.shape == tensor.shape:
         tensor = tensor * mask.to(tensor.dtype)
     return tensor
+
+
+def attended(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
+    """Return the `attention_mask` that the model is given beside its `input_ids`; None without one."""
+    mask = _named(inputs, keywords).get("attention_mask")
+    return mask if isinstance(mask, Tensor) else None
+
+
+def _named(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    return next((leaf for leaf in (*inputs, keywords) if isinstance(leaf, dict) and "input_ids" in leaf), {})
 
 
 def is_one_sample(given: Tensor, module: nn.Module) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.apart import unseen
-from trainparity.parity.recording.identity import Samples, hash_of, identifying, is_one_sample
+from trainparity.parity.recording.identity import Samples, attended, hash_of, identifying, is_one_sample
 from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.passes import Pass, tensors
 from trainparity.parity.recording.returned import Returned
@@ -82,7 +82,7 @@ class Origins:
             earlier.judged_elsewhere |= others is not None and given.grad_fn is not None
         elif given.grad_fn is None:
             self._source = self._source or module
-            found.of(self._identities(inputs, keywords, rows), Tokens.of(rows))
+            found.of(self._identities(inputs, keywords, rows), Tokens.of(rows, attended(inputs, keywords)))
         # Else another model made the input: there are no samples to know it by.
         return earlier
 

@@ -10,21 +10,25 @@ from trainparity.parity.recording.formats import is_inexact
 
 
 class Tokens:
-    """The tokens [B, L] that a forward pass is given, and which of them are a sample's own: up to its last not zero.
+    """The tokens [B, L] that a forward pass is given, and which of them are a sample's own.
 
-    Zeros at the end are no part of what a sample is known by either, nor is what an `attention_mask` leaves out there.
+    They are those that an `attention_mask` [B, L] keeps, else all up to the last that is not zero. Samples are known
+    without the others, too.
     """
 
-    def __init__(self, given: Tensor) -> None:
+    def __init__(self, given: Tensor, mask: Tensor | None) -> None:
         self._shape = given.shape
-        own = (given != 0).flip(1).cumsum(1).flip(1) > 0
+        if mask is not None and mask.shape == given.shape:
+            own = mask != 0
+        else:
+            own = (given != 0).flip(1).cumsum(1).flip(1) > 0
         self._own = own | ~own.any(1, keepdim=True)  # zeros throughout are something else
         self._padded = not bool(self._own.all())
 
     @classmethod
-    def of(cls, given: Tensor) -> "Tokens | None":
+    def of(cls, given: Tensor, mask: Tensor | None = None) -> "Tokens | None":
         """Return the tokens that samples are known by; None where these are something else."""
-        return cls(given) if given.dtype in (torch.int64, torch.int32) and given.ndim == 2 else None
+        return cls(given, mask) if given.dtype in (torch.int64, torch.int32) and given.ndim == 2 else None
 
     def width(self, tensor: Tensor) -> int:
         """Return how many numbers a tensor [B, L, D], [B L, D] or [B, L] of tokens has for each; else 0.

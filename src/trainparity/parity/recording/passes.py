@@ -29,6 +29,9 @@ _CHUNK = 1 << 24
 _SIGNS = 64
 """Random signs of each sample: as many as a hash has bits."""
 
+_SIXTEEN_BITS = (1 << 16) - 1
+"""Of a hash, which tell by what number a sample counts in all of its sums."""
+
 _FEW = 8
 """Numbers of a sample below which all signs are used: one sum of one number is a multiple of any other."""
 
@@ -45,8 +48,8 @@ _SOME = 8
 class Pass:
     """A call of the model, or of a part of it that the loop calls by itself.
 
-    What a module returns [B, ...] is summed over the samples, each with a random sign that belongs to the sample; and
-    so is the gradient of it. Such a sum does not depend on how the batch was cut into micro-batches and over ranks.
+    What a module returns [B, ...] is summed over the samples, each times a random number that belongs to the sample,
+    and so is the gradient of it. Such a sum does not depend on how the batch was cut into micro-batches and over ranks.
     Where a sample has few numbers, as in a regression or a classifier, there are several such sums, with other signs.
     """
 
@@ -180,12 +183,13 @@ class Pass:
         return sketch(reduce(add, [part.double().T @ of_part for part, of_part in parts]))
 
     def _signs(self, count: int, device: torch.device) -> Tensor:
-        """Return the first signs of each sample: float64 [B, count]; zeros for a row that is none."""
+        """Return the first signs of each sample, times 1 to 2: float64 [B, count]; zeros for a row that is none."""
         assert self._hashes is not None
         if (count, device) not in self._made:
             hashes = self._hashes.to(device)
             bits = (hashes[:, None] >> torch.arange(count, device=device)) & 1
-            self._made[count, device] = (1.0 - 2.0 * bits.double()) * (hashes != 0)[:, None]
+            lengths = 1 + (mix(hashes) & _SIXTEEN_BITS) / (_SIXTEEN_BITS + 1)  # else equal rows may cancel
+            self._made[count, device] = ((1 - 2 * bits) * lengths[:, None]).double() * (hashes != 0)[:, None]
         return self._made[count, device]
 
 

@@ -152,7 +152,8 @@ class StepWatch:
         arrays["closure/evaluations"] = torch.tensor(self._closures.evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
-        self._active = self.forward.active = self.backward.active = False
+        self._active = self.backward.active = False
+        self.forward.end()
         self._keep_gradients(False)
         self.clipping.active = self._meeting.active = False
         self._loss.end()

@@ -1,0 +1,15 @@
+"""Sums over the samples of a pass."""
+
+import torch
+
+from trainparity.parity.recording.passes import Pass
+from trainparity.parity.recording.sketch import Sketcher
+
+
+def test_equal_rows_of_samples_do_not_cancel() -> None:
+    """The gradient of a mean absolute error is one number for all samples that lie on one side."""
+    for count in range(2, 40, 2):
+        found = Pass(training=True, state=0, evaluating=torch.zeros(1, dtype=torch.bool))
+        found.of(torch.arange(count))
+        assert found.see_tensor("layer", torch.ones(count, 2000), Sketcher(64), None)
+        assert float(found.activations["layer"].norm()) > 1e-4 * 2000**0.5, count

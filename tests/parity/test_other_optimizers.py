@@ -1,0 +1,64 @@
+"""Another class of optimizer, and gradients that a loop shortens by hand."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.against_twins import compared, train_in_parts
+
+Made = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def adadelta(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adadelta(model.parameters(), lr=1.0, weight_decay=0.0)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.0)
+
+
+class OwnAdam(torch.optim.Adam):
+    """Adam by another name."""
+
+
+def own_adam(model: nn.Module) -> torch.optim.Optimizer:
+    return OwnAdam(model.parameters(), lr=0.02, weight_decay=0.0)
+
+
+@pytest.mark.parametrize(
+    ("reference", "other", "cause"), [(adadelta, adam, "optimizer-state"), (adam, own_adam, "learning-rate")]
+)
+def test_another_class_is_named_before_its_learning_rate_unless_that_explains_all(
+    reference: Made, other: Made, cause: str, tmp_path: Path
+) -> None:
+    runs = (
+        partial(train_in_parts, 1, False, optimizer=made, scale=1.0, before_update=lambda model: None)
+        for made in (reference, other)
+    )
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", cause), verdict.explanation
+
+
+def shorten_each(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.mul_(0.02 / parameter.grad.norm())
+    model[0].bias.grad = None  # type: ignore[index, union-attr]
+
+
+def shorten_all(model: nn.Module) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+    model[0].bias.grad = None  # type: ignore[index, union-attr]
+
+
+def test_gradients_shortened_each_by_hand_are_clipping_where_one_is_dropped(tmp_path: Path) -> None:
+    runs = (
+        partial(train_in_parts, 1, False, optimizer=adam, scale=1.0, before_update=change)
+        for change in (shorten_each, shorten_all)
+    )
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
