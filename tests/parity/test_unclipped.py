@@ -90,3 +90,56 @@ def test_an_optimizer_may_clip_by_itself(limit: float, coarse: bool, adam: bool,
         assert verdict.verdict == "equivalent", verdict.explanation
     else:
         assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+
+
+def each_by_function(limit: float, model: nn.Module) -> None:
+    for parameter in model.parameters():
+        nn.utils.clip_grad_norm_([parameter], limit)
+
+
+def each_by_hand(limit: float, model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        shorten(limit, [parameter.grad])
+
+
+def values_by_function(limit: float, model: nn.Module) -> None:
+    nn.utils.clip_grad_value_(model.parameters(), limit)
+
+
+def values_by_hand(limit: float, model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.clamp_(-limit, limit)
+
+
+def without_last(clip: Clip, model: nn.Module) -> None:
+    clip(model)
+    list(model.parameters())[-1].grad = None
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("function", "hand", "limit"),
+    [(each_by_function, each_by_hand, 0.1), (values_by_function, values_by_hand, 0.02)],
+    ids=["each", "values"],
+)
+def test_parameters_or_numbers_that_are_cut_each_by_hand_are_the_same_training(
+    function: Callable[..., None], hand: Callable[..., None], limit: float, coarse: bool, tmp_path: Path
+) -> None:
+    function, hand = partial(function, limit), partial(hand, limit)
+    dropped = partial(without_last, function), partial(without_last, hand)
+    pairs = {"": (function, hand), "hand": (hand, function), "dropped": dropped}
+    for name, (left, right) in pairs.items():
+        verdict = compared(partial(train, left, 1, coarse), partial(train, right, 1, coarse), tmp_path / name)
+        assert verdict.verdict == "equivalent", (name, verdict.explanation)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("function", "hand"), [(each_by_function, each_by_hand), (values_by_function, values_by_hand)])
+def test_another_limit_of_theirs_is_seen(
+    function: Callable[..., None], hand: Callable[..., None], coarse: bool, tmp_path: Path
+) -> None:
+    runs = partial(function, 0.02), partial(hand, 0.03)
+    verdict = compared(*(partial(train, clip, 1, coarse) for clip in runs), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation

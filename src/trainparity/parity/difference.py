@@ -108,11 +108,21 @@ class Difference:
     @property
     def of_other_size(self) -> set[str]:
         """What has more numbers in one run of both, such as those of further padding: its sums can't agree."""
-        counts = [
+        return {name for name, (ours, theirs) in self._counts().items() if ours != theirs}
+
+    @property
+    def padded_otherwise(self) -> set[str]:
+        """What of that has several numbers for each sample in both runs, as a mask of another length."""
+        samples = max(self.numbers("num_samples"))
+        return {name for name in self.of_other_size if min(self._counts()[name]) > samples}
+
+    def _counts(self) -> dict[str, tuple[int, int]]:
+        """Return of how many numbers both runs' activations are, of those that both have."""
+        left, right = (
             dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
             for trace in self.traces
-        ]
-        return {name for name in counts[0].keys() & counts[1].keys() if counts[0][name] != counts[1][name]}
+        )
+        return {name: (left[name], right[name]) for name in left if name in right}
 
     @property
     def may_be_update(self) -> bool:

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from trainparity.parity.causes.by_hand import kept_after_backward
 from trainparity.parity.causes.clipping import part_kept
+from trainparity.parity.causes.passes import made_by_backward
 from trainparity.parity.recording.trace import Trace
 
 
 def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:
-    """Return both traces with gradients before clipping, in each step in which they keep the same part of them.
+    """Return both traces with gradients before clipping, in each step in which the same is applied in both.
 
     Args:
         left: The reference.
@@ -24,20 +25,30 @@ def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
-    kept = torch.ones(len(trace.layout.steps), dtype=torch.float64)
-    for row in _clipped_by_one(trace, other):
+    rows = _clipped_by_one(trace, other)
+    found = {name: trace.arrays[name].clone() for name in _GRADIENTS} if rows else {}
+    for row in rows:
+        tolerance = max(_SAME_PART, _FLOORS * float(noise[row]))
         own, theirs = kept_after_backward(trace, row), part_kept(other, row)
-        if 0 < own < 1 and abs(own / theirs - 1) <= max(_SAME_PART, _FLOORS * float(noise[row])):
-            kept[row] = own
-    if not (kept < 1).any():
-        return trace
-    made = {f"gradient/{part}": trace.arrays[f"gradient/{part}"] for part in ("sketch", "norm")}
-    return Trace(
-        trace.layout,
-        trace.arrays
-        | {name: array / kept.reshape(-1, *[1] * (array.ndim - 1)) for name, array in made.items()}
-        | {"gradient_norm": trace.arrays["gradient_norm"] / kept},
-    )
+        for name, array in found.items():
+            if 0 < own < 1 and abs(own / theirs - 1) <= tolerance:
+                array[row] /= own
+            elif _applied_alike(trace, other, row, tolerance):  # each parameter's was shortened by itself, or dropped
+                array[row] = other.arrays[name][row]
+    return Trace(trace.layout, trace.arrays | found) if rows else trace
+
+
+_GRADIENTS = ("gradient/sketch", "gradient/norm", "gradient_norm")
+
+
+def _applied_alike(trace: Trace, other: Trace, row: int, tolerance: float) -> bool:
+    """Tell whether backward passes made the same gradient in both runs, and as much of each parameter's is applied."""
+    if not all(one.arrays["rank/micro"][row].any() for one in (trace, other)):
+        return False
+    ours, theirs = (made_by_backward(one, row) for one in (trace, other))
+    same = float(torch.linalg.vector_norm(ours - theirs)) <= tolerance * float(torch.linalg.vector_norm(theirs))
+    applied, applied_there = (one.arrays["applied/norm"][row] for one in (trace, other))
+    return same and torch.allclose(applied, applied_there, rtol=tolerance, atol=0.0)
 
 
 def _clipped_by_one(trace: Trace, other: Trace) -> list[int]:

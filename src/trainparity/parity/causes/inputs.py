@@ -36,9 +36,9 @@ def _other_input(difference: Difference) -> bool:
     inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
     # A layer that is still zero hides it from the outputs, and not from the gradients of what lies before the layer.
     same_loss = bool(chain.judged) and not set(chain.judged) & set(chain.backward)
-    of_this_size = set(chain.other_inputs) - difference.of_other_size  # such as a mask of other padding
+    other_inputs = set(chain.other_inputs) - difference.padded_otherwise
     reached = not chain.outputs_agree or bool(inside and (same_loss or is_coarse(difference.left.layout)))
-    return bool(of_this_size) and reached and torch.equal(*hashes)
+    return bool(other_inputs) and reached and torch.equal(*hashes)
 
 
 @rule(
