@@ -152,7 +152,8 @@ def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin
         for _ in range(6):
             tokens, lengths = (torch.randint(low, high, size, generator=draws)
                                for low, high, size in ((1, 19, (8, 12)), (4, 13, (8,))))  # fmt: skip
-            for part, long in zip(tokens.chunk(parts), lengths.chunk(parts), strict=True):
+            cut = list(zip(tokens.chunk(parts), lengths.chunk(parts), strict=True))
+            for part, long in [cut[0]] * parts if fault == "first part again" else cut:
                 mask = torch.arange(int(long.max())) < long[:, None]
                 given = part[:, : mask.shape[1]].where(mask, 19)
                 labels = given if fault == "padding learnt" else given.where(mask, -100)
@@ -165,7 +166,13 @@ def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("fault", "cause"), [("", None), ("mean of means", "loss-normalisation"), ("padding learnt", "loss-or-targets")]
+    ("fault", "cause"),
+    [
+        ("", None),
+        ("mean of means", "loss-normalisation"),
+        ("padding learnt", "loss-or-targets"),
+        ("first part again", "samples"),
+    ],
 )
 def test_micro_batches_that_are_padded_each_to_its_longest_sequence(
     fault: str, cause: str | None, dtype: torch.dtype, tmp_path: Path

@@ -66,3 +66,23 @@ def test_another_function_is_seen_beside_it(tmp_path: Path) -> None:
 
     verdict = compared(partial(rectified, 0.0, 1.0), partial(rectified, 0.03, 128.0), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+
+
+@pytest.mark.parametrize("counts", [(9, 7, 8, 11), (1, 1, 1, 1)], ids=["counted", "forgotten"])
+def test_a_division_by_tokens_that_clipping_hides_is_one_of_the_loss(counts: tuple[int, ...], tmp_path: Path) -> None:
+    def divided(counts: tuple[int, ...], folder: Path, twin: int) -> None:
+        left = list(counts)
+
+        def divide(model: nn.Module) -> None:
+            count = left.pop(0)
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.div_(count)
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+        train_in_parts(1, False, folder, twin, optimizer=adam, scale=1.0, before_update=divide)
+
+    verdict = compared(partial(divided, (9, 7, 8, 11)), partial(divided, counts), tmp_path)
+    forgotten = counts[0] == 1
+    expected = ("different", "loss-normalisation") if forgotten else ("bitwise", None)
+    assert (verdict.verdict, verdict.cause) == expected, verdict.explanation

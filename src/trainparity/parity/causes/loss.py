@@ -158,9 +158,14 @@ _FINE = 1e-3
 
 
 def _unexplained_rescaling(difference: Difference, changed: list[float]) -> bool:
-    """Tell whether code of the loop's own scaled the gradients by a number that no count explains."""
+    """Tell whether code of the loop's own scaled the gradients by a number that no count explains.
+
+    Where both runs clip afterwards, with PyTorch's function, it is no clipping: gradients may be divided by tokens.
+    """
     ratio = changed[1] / changed[0] if all(changed) else 1.0
     if abs(ratio - 1) < 1e-3 or max(difference.numbers("scale/value")) or scaled_always(difference):
+        return False
+    if min(difference.numbers("clip/calls")):
         return False
     return not _guess(difference, ratio)
 
