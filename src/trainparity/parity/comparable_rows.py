@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of
 from trainparity.parity.sketch_pairs import Pairs
 
@@ -38,9 +39,10 @@ def _seen_in_no_run(difference: "Difference") -> set[str]:
 def _off_before(difference: "Difference", names: list[str]) -> set[str]:
     """Return what is apart in the step before, too, where the runs agreed: its rows are no samples.
 
-    So it is of crops of images that a model handles one after the other, all samples of each.
+    So it is of crops of images that a model handles one after the other, all samples of each. In a coarse format runs
+    may part there, as far as the floor of gradients hides.
     """
-    if not difference.row:
+    if not difference.row or is_coarse(difference.left.layout):
         return set()
     before = replace(difference, row=difference.row - 1)
     if passed_alike(before):

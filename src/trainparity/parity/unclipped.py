@@ -30,10 +30,11 @@ def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
     for row in rows:
         tolerance = max(_SAME_PART, _FLOORS * float(noise[row]))
         own, theirs = kept_after_backward(trace, row), part_kept(other, row)
-        for name, array in found.items():
-            if 0 < own < 1 and abs(own / theirs - 1) <= tolerance:
+        if 0 < own < 1 and abs(own / theirs - 1) <= tolerance:
+            for array in found.values():
                 array[row] /= own
-            elif _applied_alike(trace, other, row, tolerance):  # each parameter's was shortened by itself, or dropped
+        elif _applied_alike(trace, other, row, tolerance):  # each parameter's was shortened by itself, or dropped
+            for name, array in found.items():
                 array[row] = other.arrays[name][row]
     return Trace(trace.layout, trace.arrays | found) if rows else trace
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.formats import is_inexact
+from trainparity.parity.recording.kinds import is_dtensor
 
 
 class Tokens:
@@ -23,12 +24,13 @@ class Tokens:
         else:
             own = (given != 0).flip(1).cumsum(1).flip(1) > 0
         self._own = own | ~own.any(1, keepdim=True)  # zeros throughout are something else
-        self._padded = not bool(self._own.all())
+        self._count = int(self._own.sum())
 
     @classmethod
     def of(cls, given: Tensor, mask: Tensor | None = None) -> "Tokens | None":
         """Return the tokens that samples are known by; None where these are something else."""
-        return cls(given, mask) if given.dtype in (torch.int64, torch.int32) and given.ndim == 2 else None
+        integers = given.dtype in (torch.int64, torch.int32) and not is_dtensor(given)
+        return cls(given, mask) if integers and given.ndim == 2 else None
 
     def width(self, tensor: Tensor) -> int:
         """Return how many numbers a tensor [B, L, D], [B L, D] or [B, L] of tokens has for each; else 0.
@@ -41,11 +43,11 @@ class Tokens:
 
     def own_alone(self, rows: Tensor) -> Tensor:
         """Return rows [B, L D] of samples with zeros in place of what no sample has."""
-        if not self._padded:
+        if self._count == self._own.numel():
             return rows
         return rows.view(*self._shape, -1).masked_fill(~self._own.to(rows.device)[..., None], 0).flatten(1)
 
     def own_numbers(self, tensor: Tensor) -> int:
         """Return how many elements of a tensor are samples' own."""
         width = self.width(tensor)
-        return width * int(self._own.sum()) if width else tensor.numel()
+        return width * self._count if width else tensor.numel()

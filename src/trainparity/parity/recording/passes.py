@@ -188,8 +188,8 @@ class Pass:
         if (count, device) not in self._made:
             hashes = self._hashes.to(device)
             bits = (hashes[:, None] >> torch.arange(count, device=device)) & 1
-            lengths = 1 + (mix(hashes) & _SIXTEEN_BITS) / (_SIXTEEN_BITS + 1)  # else equal rows may cancel
-            self._made[count, device] = ((1 - 2 * bits) * lengths[:, None]).double() * (hashes != 0)[:, None]
+            lengths = 1 + (mix(hashes) & _SIXTEEN_BITS).double() / (_SIXTEEN_BITS + 1)  # else equal rows may cancel
+            self._made[count, device] = (1 - 2 * bits) * (lengths * (hashes != 0))[:, None]
         return self._made[count, device]
 
 
