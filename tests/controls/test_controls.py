@@ -21,9 +21,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[ControlResult]:
 
 
 def _on_fewer_models(control: Control, number: int) -> Control:
-    """Leave one model to `make controls`, another for each control."""
-    left = number % len(control.models) if len(control.models) > 2 else None
-    return replace(control, models=tuple(m for place, m in enumerate(control.models) if place != left))
+    """Leave one model of three to `make controls`, and two where ranks train it; others for each control."""
+    if len(control.models) < 3:
+        return control
+    place = number % len(control.models)
+    one, others = control.models[place], control.models[:place] + control.models[place + 1 :]
+    return replace(control, models=(one,) if control.num_ranks > 1 else others)
 
 
 def _slow(control: Control) -> bool:
