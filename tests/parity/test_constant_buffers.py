@@ -1,5 +1,6 @@
 """Buffers that one run alone has."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import Training, compared
 
 
 class Masked(nn.Linear):
@@ -25,9 +26,9 @@ class Masked(nn.Linear):
         return super().forward(values)
 
 
-def _train(buffer: str, folder: Path, twin: int) -> None:
+def _train(make: Callable[[], nn.Module], folder: Path, twin: int) -> None:
     torch.manual_seed(0)
-    model = Masked(buffer)
+    model = make()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
@@ -37,14 +38,18 @@ def _train(buffer: str, folder: Path, twin: int) -> None:
             optimizer.step()
 
 
+def _masked(buffer: str) -> Training:
+    return partial(_train, partial(Masked, buffer))
+
+
 def test_a_constant_buffer_of_one_run_is_no_difference(tmp_path: Path) -> None:
     for left, right in (("constant", ""), ("", "constant")):
-        verdict = compared(partial(_train, left), partial(_train, right), tmp_path / f"{left}-{right}")
+        verdict = compared(_masked(left), _masked(right), tmp_path / f"{left}-{right}")
         assert verdict.verdict == "bitwise", verdict.reason
 
 
 def test_a_buffer_that_changes_in_one_run_alone_is_not_left_out(tmp_path: Path) -> None:
-    verdict = compared(partial(_train, ""), partial(_train, "changing"), tmp_path)
+    verdict = compared(_masked(""), _masked("changing"), tmp_path)
     assert (verdict.verdict, verdict.reason) == ("cannot judge", "buffers of one run only: own")
 
 
@@ -62,16 +67,5 @@ class Causal(nn.Linear):
 
 
 def test_a_mask_of_infinities_is_judged_by_its_bits(tmp_path: Path) -> None:
-    def train(fused: bool, folder: Path, twin: int) -> None:
-        torch.manual_seed(0)
-        model = Causal(fused)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        draws = torch.Generator().manual_seed(1)
-        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-            for _ in range(3):
-                optimizer.zero_grad()
-                model(torch.randn(8, 4, generator=draws)).square().mean().backward()
-                optimizer.step()
-
-    verdict = compared(partial(train, True), partial(train, False), tmp_path)
+    verdict = compared(*(partial(_train, partial(Causal, fused)) for fused in (True, False)), tmp_path)
     assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation or verdict.reason

@@ -11,6 +11,7 @@ from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, Margin, command
 from trainparity.errors import StoppedBySignal, UserError
+from trainparity.records.recorded import NAME
 from trainparity.running.errors import RunError
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
@@ -39,7 +40,7 @@ def run(
     from trainparity.running.command import Command, Runner
     from trainparity.running.record import NothingRecorded, Settings, record_command
 
-    stays = f"; {folder} holds the earlier run still" if (folder / "run.json").exists() else ""
+    stays = f"; {folder} holds the earlier run still" if (folder / NAME).exists() else ""
 
     def work() -> int:
         with Runner(several=twins > 0) as runner:

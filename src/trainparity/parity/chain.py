@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainparity.parity.comparable_rows import comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Chain:
             other_bits=other_bits,
             given_other_bits=gradients.apart(given_back, 0.0),
             given_more_than_stored=gradients.apart(given_back, unit / 16),
-            given_carried=bool(judged) and gradients.carried(judged, _inside(given_back)),
+            given_carried=bool(judged) and gradients.carried(judged, inside(given_back)),
             given_more_than_rounded=gradients.apart(given_back, _REROUNDED * unit),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
@@ -109,7 +109,7 @@ class Chain:
             loss_is_exact=loss_is_exact,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, _ROUNDED),
-            reached=gradients.beyond(_inside(given_back), 1.0, _ROUNDED),
+            reached=gradients.beyond(inside(given_back), 1.0, _ROUNDED),
             unread=values.furthest(judged) > _UNREAD * max(gradients.furthest(judged), 1.0),
             backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
@@ -157,7 +157,7 @@ class Chain:
     @property
     def inside(self) -> list[str]:
         """The model's modules that both runs have seen: none where one of them runs compiled."""
-        return _inside(self.names)
+        return inside(self.names)
 
     @property
     def other_inputs(self) -> list[str]:
@@ -171,8 +171,7 @@ def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
         return []
     if difference.distance("start") or _first_other_bits(values.names, values.apart(values.names, 0.0)) is None:
         return []
-    numbers = difference.left.arrays["activation/numbers"][difference.row].tolist()
-    many = {name for name, n in zip(difference.left.layout.activations, numbers, strict=True) if n >= _MANY}
+    many = {name for name, count in difference.left.numbers(difference.row).items() if count >= _MANY}
     return values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
 
 
@@ -225,11 +224,6 @@ floors: other padding lay 20 to 45 floors apart, and its gradient half a floor."
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""
-
-
-def _inside(names: Sequence[str]) -> list[str]:
-    """Return what the model's modules return, without what the model itself is given and returns."""
-    return [name for name in names if not name.startswith((INPUT, OUTPUT))]
 
 
 def _made(names: Sequence[str]) -> list[str]:

@@ -29,11 +29,8 @@ def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
 
 def _seen_in_no_run(difference: "Difference") -> set[str]:
     """Return what had rows of samples in other steps alone, as where a sequence is as long as the batch is large."""
-    seen = [
-        dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][difference.row].tolist(), strict=True))
-        for trace in difference.traces
-    ]
-    return {name for name, count in seen[0].items() if not (count or seen[1].get(name) or depends_on_cut(name))}
+    left, right = (trace.numbers(difference.row) for trace in difference.traces)
+    return {name for name, count in left.items() if not (count or right.get(name) or depends_on_cut(name))}
 
 
 def _off_before(difference: "Difference", names: list[str]) -> set[str]:
@@ -72,12 +69,8 @@ def _of_no_samples(difference: "Difference") -> set[str]:
 
     Where a pass has a divisor of T as samples these look like rows of its samples; their sums depend on the cut.
     """
-    counts = []
-    for trace in difference.traces:
-        passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
-        numbers = trace.arrays["activation/numbers"][difference.row].tolist()
-        counts.append((passes, dict(zip(trace.layout.activations, numbers, strict=True))))
-    (ours, left), (theirs, right) = counts
+    left, right = (trace.numbers(difference.row) for trace in difference.traces)
+    ours, theirs = (int((rows > 0).sum()) for rows in difference.at("rank/rows"))
     if ours == theirs:
         return set()
     return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}

@@ -118,10 +118,7 @@ class Difference:
 
     def _counts(self) -> dict[str, tuple[int, int]]:
         """Return of how many numbers both runs' activations are, of those that both have."""
-        left, right = (
-            dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][self.row].tolist(), strict=True))
-            for trace in self.traces
-        )
+        left, right = (trace.numbers(self.row) for trace in self.traces)
         return {name: (left[name], right[name]) for name in left if name in right}
 
     @property

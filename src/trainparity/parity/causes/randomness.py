@@ -3,7 +3,7 @@
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.recording.names import INPUT, OUTPUT, module_of
+from trainparity.parity.recording.names import INPUT, inside, module_of
 
 
 @rule(
@@ -56,7 +56,5 @@ def randomness(difference: Difference) -> Finding | None:
 
 def _one_is_compiled(difference: Difference) -> bool:
     """Tell whether the modules inside of the model are seen in one run alone: in the other they are compiled."""
-    inside = [
-        any(not name.startswith((INPUT, OUTPUT)) for name in trace.layout.activations) for trace in difference.traces
-    ]
-    return inside[0] != inside[1]
+    seen = [bool(inside(trace.layout.activations)) for trace in difference.traces]
+    return seen[0] != seen[1]

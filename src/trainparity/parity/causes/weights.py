@@ -136,10 +136,10 @@ def _reweighted(
 
 def _one_number_each(difference: Difference, trace: Trace) -> bool:
     """Tell whether the loss of each pass is made of one number: any other loss of that is another weight, too."""
-    numbers = dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][difference.row], strict=True))
+    numbers = trace.numbers(difference.row)
     passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
     judged = difference.chain.judged
-    return bool(judged) and all(int(numbers[name]) <= passes for name in judged)
+    return bool(judged) and all(numbers[name] <= passes for name in judged)
 
 
 def _ratios(left: Tensor, right: Tensor) -> Tensor | None:

@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_map_only
 
 from trainparity.parity.recording import direct
 from trainparity.parity.recording.apart import has_numbers, in_backward, unseen
+from trainparity.parity.recording.autocast import Autocast
 from trainparity.parity.recording.evaluations import Evaluations
-from trainparity.parity.recording.formats import device_of
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
@@ -61,18 +61,13 @@ class ForwardHooks:
         self.active = False
         self.on_pass: Callable[[], None] | None = None
         """Called where a forward pass begins that is looked at, or would be in a traced step."""
-        self.on_autocast: Callable[[torch.dtype], None] | None = None
-        """Called once, where a forward pass is first seen under autocast, with what that computes in."""
         self.on_backward: Callable[[], None] | None = None
         """Called at the start of each backward pass through what the model returned."""
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
         self.differentiable = False
         """Whether a gradient came through a pass that can be differentiated again."""
-        self.autocast: torch.dtype | None = None
-        """What the last step's forward passes computed products in, if autocast chose it."""
-        self._autocast: torch.dtype | None = None
-        """The same of the passes since then, which may be those of an evaluation."""
+        self.autocast = Autocast(model)
         self.begin()
 
     def _attach_to(self, called: Sequence[nn.Module]) -> None:
@@ -112,7 +107,8 @@ class ForwardHooks:
 
     def end(self) -> None:
         """Look at nothing until the next step begins."""
-        self.active, self.autocast = False, self._autocast
+        self.active = False
+        self.autocast.end()
 
     def _join(self) -> None:
         """Look at the call of the model's `forward` inside of which recording begins."""
@@ -163,8 +159,8 @@ class ForwardHooks:
             if self._depth == 0:
                 if not self._begin_pass(module, inputs, keywords):
                     return
-            elif self._autocast is None:  # `forward` itself may switch it on, as Accelerate's does
-                self._see_autocast()
+            else:  # `forward` itself may switch it on, as Accelerate's does
+                self.autocast.see()
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
@@ -191,8 +187,7 @@ class ForwardHooks:
         found = Pass(module.training, random_state(self._model), evaluating)
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:
-            self._autocast = None
-            self._see_autocast()
+            self.autocast.begin()
         self._passes.append(found)
         earlier = self.origins.place(found, module, inputs, keywords)
         if earlier is not None and earlier.handed_on:
@@ -206,15 +201,6 @@ class ForwardHooks:
         if found.source is None or found.source not in self._passes:
             self._see_inputs(found, list(tensors((inputs, keywords)))[:_MOST_TENSORS])
         return True
-
-    @unseen
-    def _see_autocast(self) -> None:
-        device = device_of(self._model).type
-        if torch.is_autocast_enabled(device):
-            self._autocast = torch.get_autocast_dtype(device)
-            if self.on_autocast:
-                self.on_autocast(self._autocast)
-                self.on_autocast = None
 
     def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:
         for place, tensor in enumerate(map(as_dense, given)):

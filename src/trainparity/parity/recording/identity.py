@@ -63,15 +63,16 @@ def identifying(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | N
     dense = (as_dense(leaf) for leaf in leaves if isinstance(leaf, Tensor))
     tensor = next((leaf for leaf in dense if has_rows(leaf)), None)
     mask = attended(inputs, keywords)
-    if tensor is not None and mask is not None and mask.shape == tensor.shape:
-        tensor = tensor * mask.to(tensor.dtype)
-    return tensor
+    return tensor if tensor is None or mask is None else tensor * mask.to(tensor.dtype)
 
 
 def attended(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor | None:
-    """Return the `attention_mask` that the model is given beside its `input_ids`; None without one."""
-    mask = _named(inputs, keywords).get("attention_mask")
-    return mask if isinstance(mask, Tensor) else None
+    """Return the `attention_mask` that the model is given for each of its `input_ids`; None without one."""
+    named = _named(inputs, keywords)
+    tokens, mask = named.get("input_ids"), named.get("attention_mask")
+    if not isinstance(tokens, Tensor) or not isinstance(mask, Tensor):
+        return None
+    return mask if mask.shape == tokens.shape else None
 
 
 def _named(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:

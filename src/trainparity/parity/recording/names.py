@@ -1,5 +1,7 @@
 """The names of what forward passes show: a module's, with what tells its calls and tensors apart."""
 
+from collections.abc import Sequence
+
 INPUT, OUTPUT = "(input)", "(output)"
 """The names of what the model is given and of what it returns, among its activations."""
 
@@ -34,3 +36,8 @@ def of_whole(name: str) -> str:
 def depends_on_cut(name: str) -> bool:
     """Tell whether what is recorded under a name depends on how the batch was cut into passes."""
     return name.endswith(_WHOLE)
+
+
+def inside(names: Sequence[str]) -> list[str]:
+    """Return what the model's modules return, without what the model itself is given and returns."""
+    return [name for name in names if not name.startswith((INPUT, OUTPUT))]

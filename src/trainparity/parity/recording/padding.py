@@ -19,10 +19,7 @@ class Tokens:
 
     def __init__(self, given: Tensor, mask: Tensor | None) -> None:
         self._shape = given.shape
-        if mask is not None and mask.shape == given.shape:
-            own = mask != 0
-        else:
-            own = (given != 0).flip(1).cumsum(1).flip(1) > 0
+        own = (given != 0).flip(1).cumsum(1).flip(1) > 0 if mask is None else mask != 0
         self._own = own | ~own.any(1, keepdim=True)  # zeros throughout are something else
         self._count = int(self._own.sum())
 

@@ -134,7 +134,7 @@ class Session:
 
     def _computes(self) -> NumberFormat:
         """Return what products are computed in, as far as it is known yet."""
-        found = computed_in(self.watch.model, self.watch.forward.autocast)
+        found = computed_in(self.watch.model, self.watch.forward.autocast.computes)
         given = self.watch.given.format
         return self._plan.computes or (given if given and found.name == "fp32" else found)
 
@@ -164,7 +164,8 @@ class Session:
             self._move_by(number_format(dtype).unit_roundoff, seed, step)
             watch.see_start_again()
 
-        watch.forward.on_autocast = autocast_shows  # before the first forward pass nothing says that there is autocast
+        # Before the first forward pass nothing says that there is autocast.
+        watch.forward.autocast.on_seen = autocast_shows
 
     def _move_by(self, unit_roundoff: float, seed: int, step: int) -> None:
         """Move the weights, but for those that another optimizer's session has moved as far at the run's start."""

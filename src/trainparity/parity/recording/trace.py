@@ -135,6 +135,11 @@ class Trace:
         self.layout = layout
         self.arrays = arrays
 
+    def numbers(self, row: int) -> dict[str, int]:
+        """Return of how many numbers the sums of a step's activations are, by name."""
+        counts: list[int] = self.arrays["activation/numbers"][row].tolist()
+        return dict(zip(self.layout.activations, counts, strict=True))
+
     def save(self, folder: Path) -> None:
         """Write trace.safetensors and then trace.json, which marks the trace as complete."""
         arrays = save(self.arrays)
