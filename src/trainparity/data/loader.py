@@ -45,19 +45,21 @@ def _gathered(dataset: Prepared, plan: Sequence[Tensor], first: int, *, pin: boo
     """Return the batch of entry `first` of the plan and, if they are small, of those that follow."""
     row_bytes = [tensor[:1].nbytes for tensor in dataset.tensors.values()] + [plan[first].itemsize]
     aligned_rows = max(_ALIGNMENT // math.gcd(_ALIGNMENT, size) for size in row_bytes if size)
+    most_rows = _TOGETHER_BYTES // sum(row_bytes)
     pieces: list[Tensor] = []
     bounds: list[tuple[int, int]] = []
     rows = 0
     for number in range(first, len(plan)):
         samples = plan[number]
-        gap = -len(samples) % aligned_rows
-        if pieces and (rows + len(samples) + gap) * sum(row_bytes) > _TOGETHER_BYTES:
+        count = samples.numel()  # a seventh of the time of `len`
+        gap = -count % aligned_rows
+        if pieces and rows + count + gap > most_rows:
             break
-        bounds.append((rows, rows + len(samples)))
+        bounds.append((rows, rows + count))
         pieces.append(samples)
         if gap:
             pieces.append(samples[:1].expand(gap))
-        rows += len(samples) + gap
+        rows += count + gap
     together = dataset.batch(torch.cat(pieces) if len(bounds) > 1 else plan[first])
     if pin:
         together = {name: tensor.pin_memory() for name, tensor in together.items()}

@@ -94,7 +94,8 @@ class Strategy:
 
     def shard(self, samples: "Tensor") -> "Tensor":
         """Return this rank's part of a global batch: samples g, g + G, ... of group g of G."""
-        return samples[self.execution.group :: self.execution.num_groups]
+        group, groups = self.execution.group, self.execution.num_groups
+        return samples if groups == 1 else samples[group::groups]
 
     def accumulating(self, model: "nn.Module") -> AbstractContextManager[None]:
         """Suppress gradient synchronisation in the backward pass of a micro-batch that is not the last."""

@@ -56,4 +56,4 @@ class MicroBatchPlan(Sequence[Tensor]):
         whole = self._sampler.global_batch(step)
         shard = self._strategy.shard(whole)
         parts = [strided(shard, part, self._count) for part in range(self._count)]
-        return [(part, True) if len(part) else (whole[:1], False) for part in parts]
+        return [(part, True) if part.numel() else (whole[:1], False) for part in parts]
