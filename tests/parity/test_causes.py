@@ -65,6 +65,10 @@ MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
 AGAIN = torch.ones(T, dtype=torch.bool)
 NO_MICRO = torch.zeros(T, 2, 1, 256, dtype=torch.float64)
+APPLIED_AGAIN = {
+    "gradient__sketch": trace().arrays["gradient/sketch"][[0, 0, 2, 3]],
+    "rank__backwards": torch.tensor([[1], [0], [1], [1]]), "num_samples": torch.tensor([SAMPLES, 0, SAMPLES, SAMPLES]),
+}  # fmt: skip
 NEVER_REDUCED = {
     "gradients": scaled(0), "rank__micro": NO_MICRO, "rank__missing": torch.ones(T, 2, P, dtype=torch.bool),
 }  # fmt: skip
@@ -206,6 +210,7 @@ PROVED: dict[str, list[Pair]] = {
             {"parts": 2},
             {"parts": 2, "weights": (0.0, 1.0), "rank__held": NONE_HELD} | dict.fromkeys(PASSES, whole(T, 1)),
         ),
+        ({}, APPLIED_AGAIN),
     ],
     "inputs": [
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
@@ -283,6 +288,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),
+        ({}, {"held": all_but(*SHAPES), "start": 0.01}),
         ({}, {"gradients": scaled(1.5, "a.bias", since=1), "sequence": torch.tensor([0, 2, 3, 4])}),
         ({}, {"gradients": scaled(0), "rank__micro": NO_MICRO[:, :1], "rank__backwards": 0 * whole(T, 1)}),
     ],

@@ -31,20 +31,22 @@ class Parts(nn.Module):
 class Loop:
     """A loop over the parts of a model; subclasses are other shapes of it, or variants."""
 
-    parts = 1
+    parts, updates = 1, 1
     optimizer = staticmethod(lambda parameters: torch.optim.AdamW(parameters, lr=1e-2))
 
     def run(self, folder: Path, twin: int = 0) -> None:
         torch.manual_seed(0)
         self.model = self.build()
         optimizer = self.optimizer([p for p in self.model.parameters() if p.requires_grad])
+        self.after_optimizer()
         with trainparity.record(self.model, optimizer, folder, twin=twin):
             for step in range(STEPS):
                 self.between(step)
                 optimizer.zero_grad()
                 for rows in torch.arange(step * BATCH, (step + 1) * BATCH).chunk(self.parts):
                     self.backward(self.loss(self.data(rows), self.labels(rows)).sum() / BATCH)
-                optimizer.step()
+                for _ in range(self.updates):
+                    optimizer.step()
 
     def build(self) -> nn.Module:
         return Parts()
@@ -54,6 +56,9 @@ class Loop:
 
     def labels(self, rows: Tensor) -> Tensor:
         return LABELS[rows]
+
+    def after_optimizer(self) -> None:
+        """Do nothing between making the optimizer and the first step."""
 
     def between(self, step: int) -> None:
         """Do nothing between steps."""

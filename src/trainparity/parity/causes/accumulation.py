@@ -4,6 +4,7 @@ import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import number
@@ -135,3 +136,37 @@ def missing_backward(difference: Difference) -> Finding | None:
         "passes have no backward pass; in the other run all have one",
         {"forward_passes": forward, "backward_passes": [*back]},
     )
+
+
+@rule(
+    "missing-backward",
+    "backward",
+    proof="a run makes an update without a backward pass since the one before, from the same gradient again",
+    advice="call optimizer.step() once for the backward passes of a step, and look for a second call of it",
+)
+def updated_again(difference: Difference) -> Finding | None:
+    """An optimizer that steps twice with one gradient, in one run only."""
+    again = [_same_gradient_again(trace, difference.row) for trace in difference.traces]
+    if difference.stage != "gradient" or again[0] == again[1]:
+        return None
+    return Finding(
+        f"step {difference.step} of {difference.who(again[0])} is made without a backward pass: the gradient of step "
+        f"{difference.step - 1} is applied again",
+        {"backward_passes": [*difference.numbers("rank/backwards")]},
+    )
+
+
+def _same_gradient_again(trace: Trace, row: int) -> bool:
+    """Tell whether a step has neither forward nor backward passes, and the gradient of the step before it, if any."""
+    steps = trace.layout.steps
+    if not row or steps[row] != steps[row - 1] + 1 or trace.arrays["rank/backwards"][row].any():
+        return False
+    if trace.arrays["num_samples"][row].any() or not trace.arrays["gradient/norm"][row].any():
+        return False
+    before, now = sketches(trace, "gradient")[row - 1 : row + 1].flatten(1)
+    factor, rest = fit(before, now)  # shortened, where the step before has clipped it
+    return 0 < factor < 1 + _SAME and rest < _SAME
+
+
+_SAME = 1e-3
+"""What two readings of one gradient may be apart, relative to its norm."""

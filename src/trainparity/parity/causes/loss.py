@@ -61,7 +61,8 @@ def scaled(difference: Difference) -> Finding | None:
     "loss-or-targets",
     "loss",
     proof="the gradient is the reference's times a negative number, in every parameter",
-    advice="look for the sign of the loss: a score that is to grow is minimised, or a loss is maximised",
+    advice="look for the sign of the loss: a score that is to grow is minimised, or a loss is maximised; and for "
+    "labels of two classes that are exchanged",
 )
 def turned(difference: Difference) -> Finding | None:
     """The whole gradient points the other way: the loss has the other sign."""
@@ -70,7 +71,7 @@ def turned(difference: Difference) -> Finding | None:
         return None
     return Finding(
         f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every "
-        "parameter: the loss has the other sign",
+        "parameter: the loss has the other sign, or targets that are turned round",
         {"factor": factor, "left_over": rest},
     )
 

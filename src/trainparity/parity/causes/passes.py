@@ -23,6 +23,15 @@ def same_cut(difference: Difference) -> bool:
     return left == right
 
 
+def one_passes_more_aside(difference: Difference) -> bool:
+    """Tell whether one run has more passes that no backward pass comes through, as to measure accuracy."""
+    aside = [
+        int((trace.arrays["rank/rows"][difference.row] > 0).sum() - trace.arrays["rank/reached"][difference.row].sum())
+        for trace in difference.traces
+    ]
+    return aside[0] != aside[1]
+
+
 def other_loss(difference: Difference, factor: float) -> bool:
     """Tell whether the loss differs by another factor than the gradient does: it is not scaled, but another.
 

@@ -2,6 +2,7 @@
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.passes import one_passes_more_aside
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import INPUT, inside, module_of
 
@@ -10,15 +11,18 @@ from trainparity.parity.recording.names import INPUT, inside, module_of
     "randomness",
     "forward",
     proof="the forward pass drew random numbers, from another state, for other micro-batches or in code that one run "
-    "alone compiles; or the same samples reach the model with other values",
+    "alone compiles; or passes that do not train draw some, in one run only; or the same samples reach the model with "
+    "other values",
     advice="turn dropout off for the comparison, or draw it as a function of seed, epoch and sample",
 )
 def randomness(difference: Difference) -> Finding | None:
     """The forward pass drew random numbers, and other ones: dropout, noise, augmentation."""
     drew, states = difference.pair("rank/drew"), difference.pair("rank/random_state")
     first = difference.first_activation
-    if difference.stage != "gradient" or drew is None or states is None or first is None:
+    if difference.stage != "gradient" or drew is None or states is None:
         return None
+    if first is None:
+        return _drawn_aside(difference)
     rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
     evidence: Evidence = {
         "first_activation": first,
@@ -52,6 +56,19 @@ def randomness(difference: Difference) -> Finding | None:
             advice="draw noise and augmentation as a function of seed, epoch and sample",
         )
     return None
+
+
+def _drawn_aside(difference: Difference) -> Finding | None:
+    """Tell of passes that one run alone makes beside those that train, and that move the generator for these."""
+    drew = difference.numbers("rank/drew")
+    if drew[0] == drew[1] or not all(drew) or difference.beyond["start"] or not one_passes_more_aside(difference):
+        return None
+    return Finding(
+        f"random numbers are drawn in {drew[1]:g} forward passes of step {difference.step} in {difference.runs[1]} and "
+        f"in {drew[0]:g} in {difference.runs[0]}: those that do not train move the generator for those that do",
+        {"passes_that_drew": [*drew]},
+        advice="pass samples that do not train in evaluation mode, or under torch.random.fork_rng()",
+    )
 
 
 def _one_is_compiled(difference: Difference) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.passes import one_passes_more_aside
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
@@ -17,7 +18,7 @@ def _samples_differ(difference: Difference) -> bool:
     hashes, counts = difference.pair("samples"), difference.pair("num_samples")
     if hashes is None or counts is None or not all(counts) or torch.equal(*hashes):
         return False
-    if _one_passes_more_aside(difference):
+    if one_passes_more_aside(difference):
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
@@ -70,7 +71,7 @@ def other_samples(difference: Difference) -> Finding | None:
     missing, extra = without(ours, theirs), without(theirs, ours)
     if missing and extra and not _identified(difference):
         return None
-    if _one_passes_more_aside(difference) and not (missing and extra):
+    if one_passes_more_aside(difference) and not (missing and extra):
         return None
     if _is_a_multiple(difference) and 2 * max(len(missing), len(extra)) < len(ours):
         return None  # a point that each micro-batch takes, as the boundary of an equation
@@ -104,15 +105,6 @@ def other_samples(difference: Difference) -> Finding | None:
     else:
         what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
     return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
-
-
-def _one_passes_more_aside(difference: Difference) -> bool:
-    """Tell whether one run has more passes that no backward pass comes through, as to measure accuracy."""
-    aside = [
-        int((trace.arrays["rank/rows"][difference.row] > 0).sum() - trace.arrays["rank/reached"][difference.row].sum())
-        for trace in difference.traces
-    ]
-    return aside[0] != aside[1]
 
 
 def _is_a_multiple(difference: Difference) -> bool:

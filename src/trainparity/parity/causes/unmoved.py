@@ -88,6 +88,26 @@ def _unheld_differ(difference: Difference) -> bool:
 
 
 @rule(
+    "parameters-not-updated",
+    "start",
+    proof="a run starts from other weights in parameters with a gradient that one optimizer alone holds and moves",
+    advice="make the optimizer after layers are replaced: it holds the parameters that it was given, not those that "
+    "have their names now",
+)
+def made_after_the_optimizer(difference: Difference) -> Finding | None:
+    """A layer that is put into the model when the optimizer is made already: its weights are new, and stay."""
+    names = [name for name in difference.beyond["start"] if name != ALL]
+    if difference.row or not names or not set(names) <= set(_unheld(difference)):
+        return None
+    holds = bool(difference.at("held")[0][list(difference.left.layout.parameters).index(names[0])])
+    return Finding(
+        f"{some(names)} {'starts' if len(names) == 1 else 'start'} from other values in {difference.who(not holds)}, "
+        f"where the optimizer does not hold {'it' if len(names) == 1 else 'them'}, as of a layer that is made after it",
+        {"parameters": names, "distance": difference.distance("start")},
+    )
+
+
+@rule(
     "frozen-parameter",
     "backward",
     proof="parameters have a gradient in one run only, and all others agree",
