@@ -47,9 +47,11 @@ class BackwardHooks:
         if is_dtensor(parameter):
             return parameter.register_post_accumulate_grad_hook(self._arrived_sharded)  # type: ignore[no-untyped-call]
 
-        def arrived(gradient: Tensor) -> Tensor | None:
-            looking = (self.active or self._fresh) and has_numbers(gradient)
-            return self._arrived(parameter, gradient, sign) if looking else None
+        def arrived(gradient: Tensor | None) -> Tensor | None:
+            # None: DDP hands it back of an output that the loss leaves out, where find_unused_parameters is on.
+            if gradient is None or not (self.active or self._fresh) or not has_numbers(gradient):
+                return None
+            return self._arrived(parameter, gradient, sign)
 
         return parameter.register_hook(arrived)  # type: ignore[no-untyped-call]
 

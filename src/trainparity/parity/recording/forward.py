@@ -229,13 +229,18 @@ class ForwardHooks:
                 self.seen.note(each)
                 self.seen.output(found, each)
             if tensor.requires_grad:
-                output_of = each if tensor.ndim else None
-                tensor.register_hook(lambda gradient, name=output_of: self._reached(found, name))  # type: ignore[no-untyped-call]
+                reached = partial(self._reached, found, each if tensor.ndim else None)
+                tensor.register_hook(reached)  # type: ignore[no-untyped-call]
         return output
 
     @unseen
-    def _reached(self, found: Pass, name: str | None) -> None:
-        """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss."""
+    def _reached(self, found: Pass, name: str | None, gradient: Tensor | None) -> None:
+        """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss.
+
+        DDP hands a gradient of None back of what the loss leaves out.
+        """
+        if gradient is None:
+            return
         if name and not found.handed_on:
             self.seen.output(found, name)
         found.reach()

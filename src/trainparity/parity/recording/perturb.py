@@ -1,6 +1,7 @@
 """What makes a twin: weights, outputs of modules and gradients on their way back that differ by rounding."""
 
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,8 +72,12 @@ class Noise:
         # The sum is exact, and autograd keeps no tensor for it: activation checkpointing counts what is kept.
         result = tensor + by
         if result.requires_grad:
-            result.register_hook(lambda gradient: (gradient * scale).to(gradient.dtype))  # type: ignore[no-untyped-call]
+            result.register_hook(partial(_times, scale))  # type: ignore[no-untyped-call]
         return result
+
+
+def _times(scale: Tensor, gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else (gradient * scale).to(gradient.dtype)
 
 
 def _up_or_down(like: Tensor, unit: float, generator: torch.Generator) -> Tensor:
