@@ -10,11 +10,15 @@ import trainparity
 from tests.support.against_twins import compared
 
 
-def _train(frozen: bool, folder: Path, twin: int) -> None:
+BODY, HEAD = 0, 2
+
+
+def _train(frozen: int | None, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)  # the body has gradients, which nothing applies
-    model[2].requires_grad_(not frozen)
+    if frozen is not None:
+        model[frozen].requires_grad_(False)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
@@ -24,5 +28,10 @@ def _train(frozen: bool, folder: Path, twin: int) -> None:
 
 
 def test_a_frozen_head_is_no_gradient_that_was_thrown_away(tmp_path: Path) -> None:
-    verdict = compared(partial(_train, False), partial(_train, True), tmp_path)
+    verdict = compared(partial(_train, None), partial(_train, HEAD), tmp_path)
     assert verdict.cause == "frozen-parameter", verdict.explanation
+
+
+def test_a_body_whose_gradients_nobody_zeroes_is_trained_as_a_frozen_one(tmp_path: Path) -> None:
+    verdict = compared(partial(_train, BODY), partial(_train, None), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

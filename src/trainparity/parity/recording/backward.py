@@ -1,6 +1,6 @@
 """What one step's backward passes show: each micro-batch's own gradient, and what was held before it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import torch
@@ -26,9 +26,16 @@ class BackwardHooks:
     only the passes are counted, and what is held before and after them is measured.
     """
 
-    def __init__(self, model: nn.Module, ended: Callable[[], None]) -> None:
-        """`ended` is called at the end of each backward pass, when DDP and FSDP have reduced the gradients."""
-        self._ended = ended
+    def __init__(self, model: nn.Module, updated: Callable[[], Set[int]], ended: Callable[[], None]) -> None:
+        """Attach to a model.
+
+        Args:
+            model: It, unwrapped.
+            updated: Tells the parameters, by identity, that optimizers update: what others hold may grow for ever.
+            ended: Called at the end of each backward pass, when DDP and FSDP have reduced the gradients.
+        """
+        self._updated, self._ended = updated, ended
+        self._counted: Set[int] = frozenset()
         self._sketch = Sketcher(SIZE)
         self._handles: list[Any] = []
         self.active = False
@@ -62,7 +69,7 @@ class BackwardHooks:
 
     def evaluate_again(self) -> None:
         """Note that the optimizer calls its closure again: from now on only gradients left in it are looked at."""
-        self.active, self._fresh = False, True
+        self.active, self._fresh, self._counted = False, True, self._updated()
 
     def begin(self, noise: Noise | None = None) -> None:
         """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
@@ -83,12 +90,13 @@ class BackwardHooks:
         """Look at a parameter's gradient; a twin's is moved."""
         if self._fresh:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_first_pass)
-            self.carried = max(self.carried, 0.0 if parameter.grad is None else norm(parameter.grad))
+            counts = parameter.grad is not None and id(parameter) in self._counted
+            self.carried = max(self.carried, norm(parameter.grad) if counts else 0.0)  # type: ignore[arg-type]
         if not self.active:
             return None
         self._enter()
         if len(self._sketches) <= MAX_MICRO_BATCHES:
-            if parameter.grad is not None:
+            if parameter.grad is not None and id(parameter) in self._counted:
                 self._squares[-1] += norm(parameter.grad) ** 2
             self._sketches[-1] += sign * self._sketch(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
@@ -107,7 +115,8 @@ class BackwardHooks:
 
     def _in_shards(self) -> float:
         """Return the square of the norm of this rank's shards of the gradient as they are now."""
-        return sum(norm(p.grad.to_local()) ** 2 for p, _ in self._signed if is_dtensor(p.grad))
+        counted = (p.grad for p, _ in self._signed if id(p) in self._counted and is_dtensor(p.grad))
+        return sum(norm(gradient.to_local()) ** 2 for gradient in counted)
 
     def _end_first_pass(self) -> None:
         self._fresh = False
@@ -115,7 +124,7 @@ class BackwardHooks:
     def _enter(self) -> None:
         if self._in_backward:
             return
-        self._in_backward = True
+        self._in_backward, self._counted = True, self._updated()
         self._squares.append(0.0)
         self._sketches.append(torch.zeros(SIZE, dtype=torch.float64))
         # A callback that a callback queues runs after those of DDP and FSDP, which reduce the gradients.

@@ -61,13 +61,13 @@ class Holders:
         """Whether there are parameters that some ranks alone update."""
         return any(owner is not None for owner in self._owners)
 
-    def concerned(self, tensors: Sequence[Tensor]) -> bool:
-        """Tell whether what is done to some tensors is done to what the optimizers update."""
-        clipped = set(map(id, tensors))
-        if not self._concerned.isdisjoint(clipped):
-            return True
-        own = self._members() & clipped  # of what optimizers got since ranks met last this rank knows its own
-        return any(id(p) in own for p in self._parameters())
+    def concern(self) -> set[int]:
+        """Return the parameters, by identity, that optimizers update: on any rank, as far as this one knows.
+
+        Of what optimizers got since ranks met last it knows its own; before they have met, it may be any.
+        """
+        parameters = set(map(id, self._parameters()))
+        return self._concerned | (self._members() & parameters) if self.known else parameters
 
     def tensors(self, parameters: Sequence[Tensor], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return a tensor of each parameter, such as its gradient, as its owner has it. Every rank must call it."""

@@ -49,7 +49,7 @@ class StepWatch:
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
-        self.backward = BackwardHooks(self.model, self._backward_ended)
+        self.backward = BackwardHooks(self.model, lambda: self._holders.concern(), self._backward_ended)
         self._gradients = Gradients(self._parameters, lambda: self._holders, self.backward)
         self.forward.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
@@ -232,7 +232,7 @@ class StepWatch:
         """Tell whether a call that clips some tensors clips what the optimizers update."""
         if not self._holders.known and self._meet(Place.CLIPPING) is None:
             return not set(map(id, self._parameters())).isdisjoint(map(id, tensors))
-        return self._holders.concerned(tensors)
+        return not self._holders.concern().isdisjoint(map(id, tensors))
 
     @unseen
     def _see_gradients_again(self) -> None:
