@@ -9,7 +9,6 @@ from torch import nn
 import trainparity
 from tests.support.against_twins import compared
 
-
 BODY, HEAD = 0, 2
 
 
