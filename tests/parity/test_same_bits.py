@@ -89,3 +89,26 @@ def test_a_detached_term_is_the_way_back(tmp_path: Path) -> None:
 
     verdict = judged(lambda outputs, even: cross_entropy(outputs, LABELS) + even, detached, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
+
+
+class Embedded(nn.Module):
+    """A classifier of few kinds of values, whose embedding may be a product with one-hot vectors."""
+
+    def __init__(self, product: bool) -> None:
+        super().__init__()
+        self.table, self.head, self.product = nn.Embedding(4, 16), nn.Linear(64, 10), product
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        kinds = (values + 2).long().clamp(0, 3)
+        weights = self.table.weight
+        found = one_hot(kinds, 4).to(weights.dtype) @ weights if self.product else self.table(kinds)
+        return self.head(found.to(torch.bfloat16).flatten(1)), torch.zeros(())
+
+
+def test_a_constant_in_the_loss_beside_an_embedding_by_a_product_is_the_same_training(tmp_path: Path) -> None:
+    runs = [
+        partial(train, partial(Embedded, product), in_single(loss), True)
+        for product, loss in ((False, partial(smoothed, 0.1)), (True, with_a_constant))
+    ]
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

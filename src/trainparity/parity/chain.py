@@ -100,7 +100,7 @@ class Chain:
             given_other_bits=gradients.apart(given_back, 0.0),
             given_more_than_stored=gradients.apart(given_back, unit / 16),
             given_carried=bool(judged) and gradients.carried(judged, inside(given_back)),
-            given_more_than_rounded=gradients.apart(given_back, _REROUNDED * unit),
+            given_more_than_rounded=gradients.apart(given_back, REROUNDED * unit),
             given_to_one=_given_to_one(difference) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
@@ -215,7 +215,7 @@ _MANY = 64
 _ROUNDED = 2
 """Floors by which the gradient of equal outputs may be off for rounding alone."""
 
-_REROUNDED = 4
+REROUNDED = 4
 """Unit roundoffs that one operation's form may change its gradient by."""
 
 _UNREAD = 8

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainparity.parity.chain import REROUNDED
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut
 
@@ -60,7 +61,8 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
     """Tell whether the loss of modules that return the same bits has another value, and its gradient differs.
 
     Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
-    auxiliary loss. The value alone proves nothing: a constant in it has no gradient.
+    auxiliary loss. The value alone proves nothing: a constant in it has no gradient, and what is computed in another
+    form, as an embedding by a product, may round beside it.
     """
     losses, chain = difference.pair("rank/loss"), difference.chain
     if losses is None or not chain.judged or not chain.loss_is_exact:
@@ -70,7 +72,14 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
     if not chain.given_same_bits:
         more = bool(set(chain.judged) & set(chain.given_more_than_stored))
         return apart > _OTHER_VALUE and more and chain.given_carried
-    return apart > _OTHER_TERM and difference.distance("gradient") > 0
+    return apart > _OTHER_TERM and _more_than_another_form(difference)
+
+
+def _more_than_another_form(difference: "Difference") -> bool:
+    """Tell whether a parameter's gradient differs by more than another form of what backward computes would make it."""
+    unit, row = difference.left.layout.unit_roundoff, difference.row
+    excused = difference.floor["gradient"][row].clamp(min=REROUNDED * unit)
+    return bool((difference.distances("gradient")[row] > excused).any())
 
 
 _NO_LOSS = 1e-30
