@@ -143,3 +143,39 @@ def test_outputs_that_were_not_seen_in_a_step_are_not_known_to_agree(tmp_path: P
     verdict = compared(partial(_train_decoder, True), partial(_train_decoder, False), tmp_path)
     assert verdict.verdict == "different"
     assert verdict.cause != "loss-or-targets", verdict.explanation
+
+
+class OfLetters(nn.Module):
+    """A recurrent classifier of words that are given with time first: [time, words]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.recurrent, self.head = nn.Embedding(20, 32), nn.RNN(32, 32), nn.Linear(32, 5)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.recurrent(self.embedding(letters))[1][0])
+        return scores
+
+
+def _train_on_words(by_length: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = OfLetters()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            words = [torch.randint(20, (3 + min(number, 9),), generator=draws) for number in range(12)]
+            alone = [[number] for number in range(12)]
+            groups = [*alone[:9], [9, 10, 11]] if by_length else alone
+            optimizer.zero_grad()
+            for group in groups:
+                with torch.autocast("cpu", torch.bfloat16):
+                    scores = model(torch.stack([words[number] for number in group], 1))
+                labels = torch.tensor([number % 5 for number in group])
+                (nn.functional.cross_entropy(scores.float(), labels, reduction="sum") / 12).backward()
+            optimizer.step()
+
+
+def test_words_of_one_length_that_pass_together_are_the_same_words(tmp_path: Path) -> None:
+    verdict = compared(partial(_train_on_words, False), partial(_train_on_words, True), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

@@ -22,7 +22,7 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
-    if _of_other_length(difference):
+    if _of_other_length(difference) or not all(map(_outputs_have_their_rows, difference.traces)):
         return False
     ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
@@ -38,6 +38,11 @@ def _of_other_length(difference: Difference) -> bool:
     first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
     longer = counts[0] == counts[1] and first in difference.of_other_size
     return longer and not _same_over_the_run(difference)
+
+
+def _outputs_have_their_rows(trace: Trace) -> bool:
+    """Tell whether what the model returns has as many rows as it is given: else those may be time steps [T, B, ...]."""
+    return set(trace.layout.outputs) <= set(trace.layout.activations)
 
 
 _SHARE = 0.1
