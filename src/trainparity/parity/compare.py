@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainparity.parity.constant_buffers import without_own_constants
+from trainparity.parity.copied_weights import with_copied_weights
 from trainparity.parity.detail import describe
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
@@ -127,8 +128,7 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     Raises:
         RecordError: a trace is missing or damaged, or a twin is of another run.
     """
-    ours, theirs = load(left), load(right)
-    found = [load(folder) for folder in [*_twins_of(left), *twins]]
+    ours, theirs, *found = (with_copied_weights(load(at)) for at in (left, right, *_twins_of(left), *twins))
     lengths = ours.layout.steps, theirs.layout.steps
     if ours.layout.window == theirs.layout.window:
         ours, theirs = shared_steps(ours, theirs)

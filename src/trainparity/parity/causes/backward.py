@@ -93,6 +93,8 @@ def inner_factors(difference: Difference) -> dict[str, float]:
     chain = difference.chain
     if not chain.judged or chain.other_bits or not chain.given_same_bits or not same_cut(difference):
         return {}
+    if set(chain.outputs) & set(chain.one_sided):
+        return {}  # a loss of fewer outputs
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     if not all(kept) or abs(kept[1] / kept[0] - 1) > _AS_KEPT:
         return {}  # code of the loop's own scales it afterwards

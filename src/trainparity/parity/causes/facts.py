@@ -53,6 +53,12 @@ def set_otherwise(difference: Difference) -> Tensor:
     return torch.stack([*apart, torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)]).any(0)
 
 
+def of_other_rate(difference: Difference) -> list[str]:
+    """Return the parameters whose learning rate differs, where it does not of all that both update."""
+    apart, used = _apart(difference, "lr"), held(difference)
+    return difference.named(apart & used) if bool((used & ~apart).any()) else []
+
+
 def rates(difference: Difference) -> bool:
     """Tell whether the learning rates differ for a parameter that both update."""
     return _differs(difference, "lr")

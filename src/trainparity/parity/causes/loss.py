@@ -67,7 +67,7 @@ def scaled(difference: Difference) -> Finding | None:
 def turned(difference: Difference) -> Finding | None:
     """The whole gradient points the other way: the loss has the other sign."""
     factor, rest = difference.scale
-    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference):
+    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference) or _one_number(difference):
         return None
     return Finding(
         f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every "

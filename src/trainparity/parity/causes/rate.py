@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -28,8 +28,10 @@ def learning_rate(difference: Difference) -> Finding | None:
         return None
     if difference.row and _speed(left, right) and not _of_some(difference):
         return None  # a warm-up that runs faster has such rates as well
+    of = f" of {some(names)}" if (names := facts.of_other_rate(difference)) else ""
     return Finding(
-        f"the learning rate of {difference.runs[1]} is {exact(float(ratios[0]))} times that of {difference.runs[0]}",
+        f"the learning rate{of} in {difference.runs[1]} is {exact(float(ratios[0]))} times that in "
+        f"{difference.runs[0]}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
     )
 
