@@ -65,6 +65,7 @@ MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
 AGAIN = torch.ones(T, dtype=torch.bool)
 NO_MICRO = torch.zeros(T, 2, 1, 256, dtype=torch.float64)
+PARTS_KEPT = trace(limit=1.0).arrays["applied/norm"] * torch.tensor([1.0, 1.5, 1.0])
 APPLIED_AGAIN = {
     "gradient__sketch": trace().arrays["gradient/sketch"][[0, 0, 2, 3]],
     "rank__backwards": torch.tensor([[1], [0], [1], [1]]), "num_samples": torch.tensor([SAMPLES, 0, SAMPLES, SAMPLES]),
@@ -147,6 +148,7 @@ PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
         ({"limit": 1.0}, {"limit": 0.5}),
+        ({"limit": 1.0}, {"limit": 1.0, "twin": 9, "applied__norm": PARTS_KEPT}),
         ({"limit": 1.0}, {}),
         ({"parts": 2, "limit": 1.0}, {"parts": 2, "gradients": OFF, "limit": 1.0, "clip__backwards": whole(T)}),
         (

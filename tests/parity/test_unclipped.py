@@ -3,12 +3,18 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 
-from tests.support.against_twins import compared, train_in_parts
+import trainparity
+from tests.support.against_twins import LABELS, compared, train_in_parts
+from tests.support.on_ranks import on_ranks
+from trainparity.parity.compare import compare_folders
 
 Clip = Callable[[nn.Module], object]
 Make = Callable[[nn.Module], torch.optim.Optimizer]
@@ -143,3 +149,52 @@ def test_another_limit_of_theirs_is_seen(
     runs = partial(function, 0.02), partial(hand, 0.03)
     verdict = compared(*(partial(train, clip, 1, coarse) for clip in runs), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+
+
+def _sharded(rank: int, folder: str) -> Tensor:
+    """Record a sharded training that PyTorch's function clips, its twins, and one that the loop clips by hand."""
+    for place, twin in (("function", 0), ("function", 1), ("function", 2), ("hand", 0)):
+        torch.manual_seed(0)
+        model = fully_shard(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10)))
+        optimizer = momentum(model)
+        draws = torch.Generator().manual_seed(1 + rank)
+        with trainparity.record(model, optimizer, Path(folder) / place, twin=twin, interval=1):
+            for _ in range(4):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+                if place == "function":
+                    by_function(0.3, model)
+                else:
+                    _shorten_shards([parameter.grad for parameter in model.parameters()])
+                optimizer.step()
+    return torch.tensor(True)
+
+
+def _shorten_shards(gradients: list[Any]) -> None:
+    squares = torch.stack([gradient.to_local().square().sum() for gradient in gradients]).sum()
+    dist.all_reduce(squares)
+    for gradient in gradients:
+        gradient.mul_(min(1.0, 0.3 / float(squares.sqrt())))
+
+
+def test_shards_that_the_loop_clips_by_the_whole_norm_are_clipped_as_by_the_function(tmp_path: Path) -> None:
+    on_ranks(2, tmp_path, _sharded, str(tmp_path))
+    verdict = compare_folders(tmp_path / "function", tmp_path / "hand")
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def in_groups(limit: float, model: nn.Module) -> None:
+    for parameter in model.parameters():
+        nn.utils.clip_grad_norm_(parameter, limit)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_parameters_that_are_clipped_by_norms_of_their_own_are_named(swapped: bool, tmp_path: Path) -> None:
+    runs = [partial(train, clip, 1, True, make=adam) for clip in (FUNCTION, partial(in_groups, 0.3))]
+    verdict = compared(*(runs[::-1] if swapped else runs), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+    assert "norms of their own" in str(verdict.explanation), verdict.explanation
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=0.01)

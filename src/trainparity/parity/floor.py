@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.normalisation import amplified
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
@@ -69,15 +70,18 @@ class NoiseFloor:
     def _measure(self, twins: Sequence[Trace], kind: Compared) -> Tensor:
         reference = self.reference
         apart = torch.stack([_known(reference, twin, kind) for twin in twins])
-        floor = torch.maximum(apart.amax(0), rounding(reference, kind))
+        measured = torch.maximum(apart.amax(0), rounding(reference, kind))
+        floor = measured
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+        if kind == "update" and is_coarse(reference.layout):
+            floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
-        floor = _running_maximum(reference, floor)
         if kind in KINDS:
-            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, floor)
-        return floor
+            grown = _running_maximum(reference, measured)
+            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, grown)
+        return _running_maximum(reference, floor)
 
     def _not_finite(self, twins: Sequence[Trace], kind: Compared, apart: Tensor) -> str | None:
         """Name the first distance of a twin that is not known."""

@@ -95,6 +95,7 @@ RULES: tuple[Rule, ...] = (
     unmoved.parameters_not_updated,
     rate.learning_rate,
     rate.schedule,
+    clipping.clipped_in_parts,
     clipping.clipped_otherwise,
     by_hand.changed_after_clipping,
     optimizer.optimizer_options,

@@ -17,13 +17,19 @@ _ADVICE = "compare the code between backward and optimizer.step(): clipping by h
 
 def kept_after_backward(trace: Trace, row: int) -> float:
     """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
-    micro = trace.arrays["rank/micro"][row]
-    made = made_by_backward(trace, row) if micro.numel() else torch.zeros(0)
-    total = trace.arrays["rank/total"][row][0]
+    made, total = _made_and_recorded(trace, row)
     if not made.numel() or not made.abs().sum() or not total.abs().sum():
         return 0.0
     factor, rest = fit(made, total)
-    return factor if rest < 1e-3 else 0.0
+    return factor if rest < max(1e-3, trace.layout.stored_roundoff) else 0.0
+
+
+def _made_and_recorded(trace: Trace, row: int) -> tuple[Tensor, Tensor]:
+    """Return sketches of what backward made and of what was recorded; of shards those of all ranks, side by side."""
+    total = trace.arrays["rank/total"][row]
+    if (after := trace.arrays["rank/after"][row]).any():
+        return after.flatten(), total.flatten()
+    return made_by_backward(trace, row) if trace.arrays["rank/micro"][row].numel() else torch.zeros(0), total[0]
 
 
 @rule(

@@ -1,6 +1,7 @@
 """Clipping too early, by shards, or to another norm."""
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, listed, rule
@@ -110,11 +111,18 @@ def _clipped_otherwise(difference: Difference) -> bool:
         return not _clipped_inside_the_step(difference, max(kept) / min(kept))
     if other_limit:
         return True
-    if max(kept) > 1 + _GROWN:
+    if max(kept) > 1 + _GROWN or _shortened_alike(difference):
         return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
     noise = difference.margin * difference.noise("gradient")  # of the norms
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
+
+
+def _shortened_alike(difference: Difference) -> bool:
+    """Tell whether one limit leaves gradients of one length, of which different parts may be kept then."""
+    left, right = (float(torch.linalg.vector_norm(norms)) for norms in difference.at("applied/norm"))
+    cut = min(difference.numbers("clip/cuts")) > 0 and min(difference.numbers("clip/max_norm")) > 0
+    return cut and abs(left - right) <= 1e-5 * left
 
 
 def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
@@ -134,6 +142,50 @@ _AS_LONG = 0.05
 
 _GROWN = 1e-4
 """Part of its norm by which a gradient may be longer after clipping, for rounding."""
+
+
+def _parts_kept(difference: Difference) -> list[Tensor]:
+    """Return for each run which part of each held parameter's gradient is applied, relative to that of all: [held]."""
+    held = facts.held(difference)
+    found = []
+    for trace, whole in zip(difference.traces, _kept(difference), strict=True):
+        before, after = (trace.arrays[key][difference.row][held] for key in _CLIPPED)
+        found.append(torch.where(before > 0, after / before / whole, 1.0))
+    return found
+
+
+def _clipped_in_parts(difference: Difference) -> bool:
+    """Tell whether one run keeps one part of all parameters' gradients, and the other another part of some."""
+    units = max(max(trace.layout.unit_roundoff, *trace.layout.stored().values()) for trace in difference.traces)
+    parts = _parts_kept(difference)
+    grown = any((part * of > 1 + _GROWN + 2 * units).any() for part, of in zip(parts, _kept(difference), strict=True))
+    if not max(difference.numbers("clip/calls")) or grown:
+        return False  # no clipping makes a gradient longer
+    apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts]
+    return min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="one run keeps one part of all parameters' gradients, and the other another part of some of them",
+    advice="clip all parameters in one call, by the norm of the whole gradient",
+    differs=_clipped_in_parts,
+)
+def clipped_in_parts(difference: Difference) -> Finding | None:
+    """Groups of parameters that are clipped by norms of their own, in one run only."""
+    if not difference.may_be_update or not _clipped_in_parts(difference):
+        return None
+    parts = _parts_kept(difference)
+    several = int(float((parts[1] - 1).abs().amax()) > float((parts[0] - 1).abs().amax()))
+    kept = _kept(difference)
+    least, most = (float(of * kept[several]) for of in parts[several].aminmax())
+    return Finding(
+        f"{difference.runs[several]} keeps {exact(least, 4)} to {exact(most, 4)} of its parameters' gradients, as of "
+        f"groups that are clipped by norms of their own; {difference.runs[1 - several]} keeps "
+        f"{exact(kept[1 - several], 4)} of all",
+        {"least_kept": least, "most_kept": most},
+    )
 
 
 def _kept(difference: Difference) -> list[float]:
