@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.normalisation import amplified
+from trainparity.parity.normalisation import amplified, decomposes, jumping, without_jumps
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.twins import FEW, of_another_run, seen_as
@@ -72,12 +72,17 @@ class NoiseFloor:
         apart = torch.stack([_known(reference, twin, kind) for twin in twins])
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
         floor = measured
+        if kind == "update":
+            self._of_updates, floor = apart, without_jumps(reference, measured)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+            floor = torch.maximum(floor, jumping(reference, kind, self._of_updates))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
+        if kind == "start" and decomposes(reference):
+            floor = torch.maximum(floor, _before_each_step(reference, self._floors["weight"]))
         if kind in KINDS:
             grown = _running_maximum(reference, measured)
             self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, grown)
@@ -141,6 +146,14 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     absolute = (apart[..., :-1] * lengths).square().nanmean((0, 1)).sqrt()
     floor = torch.where(few & (lengths > 0), absolute / lengths, 0.0).nan_to_num(0.0, posinf=0.0)
     return torch.nn.functional.pad(floor, (0, 1))
+
+
+def _before_each_step(reference: Trace, weights: Tensor) -> Tensor:
+    """Return the floor of weights that the step before has made, [T, P + 1]; zeros where a window begins."""
+    before = torch.zeros_like(weights)
+    for window in reference.layout.windows():
+        before[window.start + 1 : window.stop] = weights[window.start : window.stop - 1]
+    return before
 
 
 class AnalyticFloor:

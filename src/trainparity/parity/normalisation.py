@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import norms, ratio, with_all
 from trainparity.parity.margin import MARGIN, margin_of
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
 from trainparity.parity.recording.trace import Trace
 
@@ -36,13 +37,65 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     Returns:
         Relative L2 distances, [T, tensors + 1]; zeros for an optimizer that does no such thing.
     """
-    if reference.layout.optimizer in _LINEAR:
+    if reference.layout.optimizer in _LINEAR or decomposes(reference):
         return torch.zeros_like(gradient)
     middles = 2.0 ** -(2 * torch.arange(LEVELS, dtype=torch.float64) + 1)
     margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
-    moved = each * norms(reference, "update")
+    return _relative(reference, kind, each * norms(reference, "update"))
+
+
+def decomposes(reference: Trace) -> bool:
+    """Tell whether the optimizer's update is made of a gradient as a matrix, not of each element for itself."""
+    name = reference.layout.optimizer.lower()
+    return any(known in name for known in _DECOMPOSING) and "adam" not in name
+
+
+_DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")
+"""Parts of the names of such optimizers. One that says Adam too, as it makes some updates so, is held to be that."""
+
+
+def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor) -> Tensor:
+    """Return how far updates, or weights, may be apart where an optimizer computes in a coarser format than the model.
+
+    Newton and Schulz's iteration runs in bf16: a gradient that rounding changes has the same bits there, or its norm
+    has the next number, by 1 to 3 % of the update. Of few twins a tensor need not jump in any: the root mean square
+    over all matrices, steps and twins stands for each.
+
+    Args:
+        reference: The run.
+        kind: What the distance is of.
+        apart: Relative distances of the twins' updates: float64 [twins, T, tensors + 1].
+
+    Returns:
+        Relative L2 distances, [T, tensors + 1]; zeros for an optimizer that does no such thing.
+    """
+    matrices = [len(shape) > 1 for shape in reference.layout.parameters.values()]
+    if not decomposes(reference) or not any(matrices):
+        return torch.zeros_like(apart[0])
+    usual = apart[..., :-1][..., matrices].square().nanmean().sqrt() * _of_margin(reference)
+    return _relative(reference, kind, usual * norms(reference, "update").double())
+
+
+def without_jumps(reference: Trace, floor: Tensor) -> Tensor:
+    """Return a floor of updates whose jumps are not multiplied by more than they reach, whatever the margin is."""
+    if not decomposes(reference):
+        return floor
+    jumped = UNIT_ROUNDOFF["bf16"]
+    return torch.where(floor > jumped, (floor * _of_margin(reference)).clamp(min=jumped), floor)
+
+
+def _of_margin(reference: Trace) -> float:
+    return _JUMPS / margin_of(reference.layout, MARGIN)
+
+
+_JUMPS = 5
+"""Times their root mean square that jumps reach, whatever the margin is: 3 were seen."""
+
+
+def _relative(reference: Trace, kind: Literal["update", "weight"], moved: Tensor) -> Tensor:
+    """Return by how much of their length updates, or weights, are apart that each step moves so: [T, tensors + 1]."""
     if kind == "weight":
         moved = _accumulated(reference, moved)
     return ratio(with_all(moved), with_all(norms(reference, kind))).nan_to_num(0.0, posinf=0.0)

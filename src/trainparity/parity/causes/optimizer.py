@@ -75,7 +75,29 @@ def _moments_differ(difference: Difference) -> bool:
     rounded = 2 * units * (rows.stop - 1 - rows.start)
     if not min(facts.state_norms(difference)) or facts.states_agree(difference, difference.tolerance + rounded):
         return False
+    if _kept_by_another_convention(difference):
+        return False
     return difference.same_precision and difference.may_be_update and not evaluated_several_times(difference, rows)
+
+
+def _kept_by_another_convention(difference: Difference) -> bool:
+    """Tell whether all that is kept is the reference's times one number, in all steps, and updates are the same.
+
+    A momentum that is a sum of gradients is so, beside one that is their mean, or one that holds the learning rate.
+    """
+    left, right = (trace.arrays["state/norm"] for trace in difference.traces)
+    kept = (left > 0) & (right > 0)
+    ratios = (right[kept] / left[kept]).double()
+    same = int(kept.any(1).sum()) > 1 and torch.allclose(ratios, ratios.median(), rtol=_ONE_NUMBER, atol=0.0)
+    apart = difference.distances("update")[:, -1] <= _SAME_UPDATES * difference.floor["update"][:, -1]
+    return same and bool(apart.all())
+
+
+_ONE_NUMBER = 0.02
+"""Part by which the length of one moment may differ from a multiple of another, for the rounding of gradients."""
+
+_SAME_UPDATES = 1.5
+"""Floors that updates may be apart in all steps where the state's own convention alone is another one."""
 
 
 def _state_differs(difference: Difference) -> bool:

@@ -1,0 +1,73 @@
+"""An optimizer whose iteration runs in bf16: its updates jump where rounding changes a gradient."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import trainparity
+from tests.support.against_twins import compared
+
+MOMENTUM = 0.95
+
+
+def orthogonal(gradient: Tensor) -> Tensor:
+    """Return Newton and Schulz's iteration of a matrix, as Muon computes it (Jordan et al., 2024)."""
+    made = gradient.bfloat16()
+    made = made / (made.norm() + 1e-7)
+    for _ in range(5):
+        square = made @ made.mT
+        made = 3.4445 * made + (-4.775 * square + 2.0315 * square @ square) @ made
+    return made.float()
+
+
+class Muon(torch.optim.Optimizer):
+    """Keeps a mean of gradients, or their sum, which has the same direction; takes a Nesterov step, or none."""
+
+    def __init__(self, parameters: Any, kind: str) -> None:
+        self.kind = kind
+        super().__init__(parameters, {"lr": 0.02})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for parameter in self.param_groups[0]["params"]:
+            kept = self.state[parameter].setdefault("kept", torch.zeros_like(parameter))
+            if self.kind == "sum":
+                ahead = parameter.grad + MOMENTUM * kept.mul_(MOMENTUM).add_(parameter.grad)
+            else:
+                kept.lerp_(parameter.grad, 1 - MOMENTUM)
+                ahead = kept if self.kind == "no Nesterov" else parameter.grad.lerp(kept, MOMENTUM)
+            parameter.add_(orthogonal(ahead), alpha=-0.02)
+
+
+def _train(seed: int, coarse: bool, kind: str, folder: Path, twin: int) -> None:
+    torch.manual_seed(seed)
+    layers = [(nn.Linear(32, 32, bias=False), nn.LayerNorm(32, elementwise_affine=False), nn.GELU()) for _ in range(4)]
+    model = nn.Sequential(*(layer for block in layers for layer in block), nn.Linear(32, 32, bias=False))
+    optimizer = Muon(model.parameters(), kind)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            optimizer.zero_grad()
+            inputs, labels = torch.randn(32, 32, generator=draws), torch.randint(32, (32,), generator=draws)
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                outputs = model(inputs)
+            cross_entropy(outputs.float(), labels).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_momentum_that_is_kept_as_a_sum_makes_the_same_updates(seed: int, coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(_train, seed, coarse, "mean"), partial(_train, seed, coarse, "sum"), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_nesterov_step_that_is_left_out_is_seen(coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(_train, 0, coarse, "mean"), partial(_train, 0, coarse, "no Nesterov"), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "update"), verdict.explanation
