@@ -67,11 +67,13 @@ def scaled(difference: Difference) -> Finding | None:
 def turned(difference: Difference) -> Finding | None:
     """The whole gradient points the other way: the loss has the other sign."""
     factor, rest = difference.scale
-    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference) or _one_number(difference):
+    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference):
         return None
+    what = "in every parameter: the loss has the other sign, or targets that are turned round"
+    if _one_number(difference):
+        what = "in the only number that is trained: the losses pull it opposite ways"
     return Finding(
-        f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every "
-        "parameter: the loss has the other sign, or targets that are turned round",
+        f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} {what}",
         {"factor": factor, "left_over": rest},
     )
 

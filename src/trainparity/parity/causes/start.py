@@ -10,12 +10,24 @@ from trainparity.parity.distance import ALL
 from trainparity.parity.recording.trace import Trace
 
 
+def _another_base(difference: Difference) -> bool:
+    """Tell whether a run begins with other frozen weights, and gradients are further apart than twins' are.
+
+    Weights that are frozen are none of the training, and a coarse format's floor may hide what they make.
+    """
+    if difference.row or difference.distance("gradient") <= difference.noise("gradient"):
+        return False
+    frozen = set(difference.named(torch.logical_and(*difference.at("frozen")))) & set(difference.beyond["start"])
+    return bool(frozen) and not stored_alike(difference)
+
+
 @rule(
     "weights-not-loaded",
     "start",
     proof="the step starts from other weights, though the step before ended with equal ones; or a parameter is tied "
     "in one run only",
     advice="load the same checkpoint (or seed) into every parameter and tie the same ones before training",
+    differs=_another_base,
 )
 def weights_not_loaded(difference: Difference) -> Finding | None:
     """The weights that the step starts from are other weights, though the step before ended with equal ones."""
