@@ -18,7 +18,7 @@ def _samples_differ(difference: Difference) -> bool:
     hashes, counts = difference.pair("samples"), difference.pair("num_samples")
     if hashes is None or counts is None or not all(counts) or torch.equal(*hashes):
         return False
-    if one_passes_more_aside(difference):
+    if one_passes_more_aside(difference) or _each_as_often(difference):
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
@@ -27,6 +27,13 @@ def _samples_differ(difference: Difference) -> bool:
     ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
     return difference.floor.same_samples and common and _one_would_hide(difference)
+
+
+def _each_as_often(difference: Difference) -> bool:
+    """Tell whether one run passes each sample so many times as often, as where each term of a loss has its own pass."""
+    ours, theirs = (Counter(identities(trace, difference.row)) for trace in difference.traces)
+    times = {theirs[sample] / count for sample, count in ours.items()}
+    return ours.keys() == theirs.keys() and len(times) == 1
 
 
 def _of_other_length(difference: Difference) -> bool:
