@@ -14,6 +14,7 @@ from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
+from trainparity.parity.wrapped_models import with_plain_names
 from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
 from trainparity.records.recorded import NAME, RunRecord
@@ -129,6 +130,7 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
         RecordError: a trace is missing or damaged, or a twin is of another run.
     """
     ours, theirs, *found = (with_copied_weights(load(at)) for at in (left, right, *_twins_of(left), *twins))
+    ours, theirs, *found = with_plain_names(ours, theirs, *found)
     lengths = ours.layout.steps, theirs.layout.steps
     if ours.layout.window == theirs.layout.window:
         ours, theirs = shared_steps(ours, theirs)
