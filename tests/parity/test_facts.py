@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.support.synthetic import SHAPES, Change, all_but, drawn, scaled, trace, twins
+from trainparity.parity.distance import rounding
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
@@ -138,11 +139,12 @@ def test_a_parameter_without_a_gradient_may_be_frozen_in_one_run() -> None:
     assert judge_traces(left, right, NoiseFloor(left, twins(**unused)), 16.0).verdict == "equivalent"
 
 
-def test_an_update_rounds_as_weights_are_stored_not_as_autocast_computes() -> None:
+def test_an_update_rounds_as_weights_are_stored_and_is_as_far_off_as_a_gradient_that_rounds_once() -> None:
     autocast = {"layout": {"unit_roundoff": 2.0**-8, "precision": "bf16"}}
     left = trace(**autocast)
     floor = NoiseFloor(left, twins(**autocast))
-    assert float(floor["update"].amax()) < 1e-4 < float(floor["gradient"].amin())
+    assert float(rounding(left, "update").amax()) < 1e-4 < float(floor["gradient"].amin())
+    assert bool((floor["update"] == 2.0**-8).all())
 
 
 def other_contents(value: int) -> dict[str, Any]:

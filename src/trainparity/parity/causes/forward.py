@@ -40,8 +40,8 @@ def forward(difference: Difference) -> Finding | None:
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""
     if all(difference.numbers("rank/drew")):
-        also += "; random numbers are drawn from equal states, which may be used otherwise or fill a tensor of another "
-        also += "shape or memory format in another order"
+        also += "; random numbers are drawn there from equal states, and may be used otherwise, or fill a tensor of "
+        also += "another shape or memory format in another order"
     if not same_cut(difference):
         also += "; the runs cut the batch differently, so a layer that mixes samples would show this too"
     return Finding(

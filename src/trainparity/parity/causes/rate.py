@@ -28,10 +28,12 @@ def learning_rate(difference: Difference) -> Finding | None:
         return None
     if difference.row and _speed(left, right) and not _of_some(difference):
         return None  # a warm-up that runs faster has such rates as well
-    of = f" of {some(names)}" if (names := facts.of_other_rate(difference)) else ""
+    names, (ours, theirs) = facts.of_other_rate(difference), difference.runs
+    times = f"is {exact(float(ratios[0]))} times that"
     return Finding(
-        f"the learning rate{of} in {difference.runs[1]} is {exact(float(ratios[0]))} times that in "
-        f"{difference.runs[0]}",
+        f"the learning rate of {some(names)} in {theirs} {times} in {ours}"
+        if names
+        else f"the learning rate of {theirs} {times} of {ours}",
         {"reference": left.tolist()[:20], "other": right.tolist()[:20], "ratio": float(ratios[0])},
     )
 

@@ -82,9 +82,12 @@ def other_value(difference: Difference) -> Finding | None:
     if not (beyond or (difference.passes_part and difference.other_loss_of_same_bits)):
         return None
     off = [name for name in chain.backward if not name.startswith(INPUT)]
+    inside = "a term of it takes what lies inside of the model"
+    if set(chain.judged) & set(chain.bent):  # within the margin of a coarse format, and no rounding
+        inside = f"another loss function, or {inside}"
     return Finding(
         f"the model returns the same in both runs, and the loss is {exact(values[0])} in {difference.runs[0]} and "
-        f"{exact(values[1])} in {difference.runs[1]}: a term of it takes what lies inside of the model"
+        f"{exact(values[1])} in {difference.runs[1]}: {inside}, or its weights"
         + (f", first what {off[-1]} returns" if off else ""),
         {"loss": values, "modules": off, "equal": [*EQUAL, "gradients of the outputs"]},
     )

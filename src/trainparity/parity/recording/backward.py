@@ -69,7 +69,7 @@ class BackwardHooks:
 
     def evaluate_again(self) -> None:
         """Note that the optimizer calls its closure again: from now on only gradients left in it are looked at."""
-        self.active, self._fresh, self._counted = False, True, self._updated()
+        self.active, self._fresh, self._counted = False, True, self._held()
 
     def begin(self, noise: Noise | None = None) -> None:
         """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
@@ -124,12 +124,17 @@ class BackwardHooks:
     def _enter(self) -> None:
         if self._in_backward:
             return
-        self._in_backward, self._counted = True, self._updated()
+        self._in_backward, self._counted = True, self._held()
         self._squares.append(0.0)
         self._sketches.append(torch.zeros(SIZE, dtype=torch.float64))
         # A callback that a callback queues runs after those of DDP and FSDP, which reduce the gradients.
         engine = torch.autograd.Variable._execution_engine
         engine.queue_callback(lambda: engine.queue_callback(self._leave))
+
+    def _held(self) -> Set[int]:
+        """Return the parameters that optimizers update, all where those are not known: FSDP2 swaps them in a pass."""
+        own = {id(parameter) for parameter, _ in self._signed}
+        return self._updated() & own or own
 
     @property
     def begun(self) -> bool:
