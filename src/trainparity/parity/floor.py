@@ -71,22 +71,27 @@ class NoiseFloor:
         reference = self.reference
         apart = torch.stack([_known(reference, twin, kind) for twin in twins])
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
-        floor = measured
-        if kind == "update":
-            self._of_updates, floor = apart, without_jumps(reference, measured)
+        if kind == "update":  # before weights, which these make
+            self._of_updates, measured = apart, without_jumps(reference, measured)
+        if kind in ("update", "weight"):
+            measured = torch.maximum(measured, jumping(reference, kind, self._of_updates))
+        if kind in KINDS:
+            grown = _running_maximum(reference, measured)
+            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, grown)
+        return _running_maximum(reference, self._widened(kind, apart, measured))
+
+    def _widened(self, kind: Compared, apart: Tensor, floor: Tensor) -> Tensor:
+        """Return a kind's floor with what few twins show by chance alone."""
+        reference = self.reference
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
-            floor = torch.maximum(floor, jumping(reference, kind, self._of_updates))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
         if kind == "start" and decomposes(reference):
             floor = torch.maximum(floor, _before_each_step(reference, self._floors["weight"]))
-        if kind in KINDS:
-            grown = _running_maximum(reference, measured)
-            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, grown)
-        return _running_maximum(reference, floor)
+        return floor
 
     def _not_finite(self, twins: Sequence[Trace], kind: Compared, apart: Tensor) -> str | None:
         """Name the first distance of a twin that is not known."""
