@@ -76,10 +76,13 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
 
 
 def _more_than_another_form(difference: "Difference") -> bool:
-    """Tell whether a parameter's gradient differs by more than another form of what backward computes would make it."""
-    unit, row = difference.left.layout.unit_roundoff, difference.row
+    """Tell whether a parameter's gradient differs by more than another form of what backward computes would make it.
+
+    Or is there in one run only, as of a layer that nothing but a penalty on weights reaches.
+    """
+    unit, row, norms = difference.left.layout.unit_roundoff, difference.row, difference.norms("gradient")
     excused = difference.floor["gradient"][row].clamp(min=REROUNDED * unit)
-    return bool((difference.distances("gradient")[row] > excused).any())
+    return bool((difference.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
 
 
 _NO_LOSS = 1e-30
