@@ -148,7 +148,7 @@ PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
         ({"limit": 1.0}, {"limit": 0.5}),
-        ({"limit": 1.0}, {"limit": 1.0, "twin": 9, "applied__norm": PARTS_KEPT}),
+        ({"limit": 1.0}, {"limit": 1.0, "twin": 9, "applied__norm": PARTS_KEPT, "clip__calls": whole(T, value=3)}),
         ({"limit": 1.0}, {}),
         ({"parts": 2, "limit": 1.0}, {"parts": 2, "gradients": OFF, "limit": 1.0, "clip__backwards": whole(T)}),
         (

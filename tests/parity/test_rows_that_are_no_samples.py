@@ -179,3 +179,26 @@ def _train_on_words(by_length: bool, folder: Path, twin: int) -> None:
 def test_words_of_one_length_that_pass_together_are_the_same_words(tmp_path: Path) -> None:
     verdict = compared(partial(_train_on_words, False), partial(_train_on_words, True), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def _train_on_words_of_one_length(again: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = OfLetters()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            words = torch.randint(20, (7, 12), generator=draws)
+            if again:
+                words[:, 1] = words[:, 0]
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                scores = model(words)
+            nn.functional.cross_entropy(scores.float(), torch.arange(12) % 5).backward()
+            optimizer.step()
+
+
+def test_a_word_that_is_another_one_is_seen_where_time_comes_first(tmp_path: Path) -> None:
+    runs = (partial(_train_on_words_of_one_length, again) for again in (False, True))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "different"

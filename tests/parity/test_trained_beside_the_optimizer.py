@@ -34,3 +34,24 @@ def test_a_frozen_head_is_no_gradient_that_was_thrown_away(tmp_path: Path) -> No
 def test_a_body_whose_gradients_nobody_zeroes_is_trained_as_a_frozen_one(tmp_path: Path) -> None:
     verdict = compared(partial(_train, BODY), partial(_train, None), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def _train_by_two(zeroes: bool, folder: Path, twin: int) -> None:
+    """Train the head with the recorded optimizer, and the body with one that is not recorded."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    recorded, other = (torch.optim.SGD(model[part].parameters(), lr=0.1) for part in (HEAD, BODY))
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, recorded, folder, twin=twin, interval=1):
+        for _ in range(4):
+            recorded.zero_grad()
+            if zeroes:
+                other.zero_grad()
+            model(torch.randn(16, 4, generator=draws)).square().mean().backward()
+            recorded.step()
+            other.step()
+
+
+def test_gradients_that_an_optimizer_beside_the_recorded_one_leaves_are_named(tmp_path: Path) -> None:
+    verdict = compared(partial(_train_by_two, True), partial(_train_by_two, False), tmp_path)
+    assert verdict.cause == "gradients-not-zeroed", verdict.explanation

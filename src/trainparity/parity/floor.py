@@ -75,10 +75,12 @@ class NoiseFloor:
             self._of_updates, measured = apart, without_jumps(reference, measured)
         if kind in ("update", "weight"):
             measured = torch.maximum(measured, jumping(reference, kind, self._of_updates))
+        floor = _running_maximum(reference, self._widened(kind, apart, measured))
         if kind in KINDS:
-            grown = _running_maximum(reference, measured)
-            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or self._jump(kind, grown)
-        return _running_maximum(reference, self._widened(kind, apart, measured))
+            # What an optimizer does with signs may widen a floor at once; what twins measure, to where it was before.
+            jump = self._jump(kind, floor) and self._jump(kind, _running_maximum(reference, measured))
+            self.flaw = self.flaw or self._not_finite(twins, kind, apart) or jump
+        return floor
 
     def _widened(self, kind: Compared, apart: Tensor, floor: Tensor) -> Tensor:
         """Return a kind's floor with what few twins show by chance alone."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import Compared, norms, rounding, sketches, times
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.normalisation import decomposes
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -24,14 +25,15 @@ def made_otherwise(difference: "Difference") -> list[str]:
     what differs is a sum of weights, gradient and update, as by another decay, factor or momentum: rounding is not.
     """
     left, right, row = difference.left, difference.right, difference.row
-    if not is_coarse(left.layout) or not difference.same_precision or not _given_alike(difference):
+    coarse = is_coarse(left.layout)
+    if not (coarse or decomposes(left)) or not difference.same_precision or not _given_alike(difference):
         return []
     held = torch.logical_and(*difference.at("held"))
     apart, given = (difference.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
     alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
-    further = alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
+    further = coarse & alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
     chosen = more & (further | _explained(difference)) if more.any() else more
     return difference.named(chosen)
 

@@ -162,7 +162,10 @@ def _clipped_in_parts(difference: Difference) -> bool:
     if not max(difference.numbers("clip/calls")) or grown:
         return False  # no clipping makes a gradient longer
     apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts]
-    return min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units
+    several = parts[apart.index(max(apart))] * _kept(difference)[apart.index(max(apart))]
+    # In one call all are shortened alike, or are not in it: what else differs is no clipping.
+    in_calls = len(set(difference.numbers("clip/calls"))) > 1 or bool((several > 1 - _GROWN).any())
+    return in_calls and min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units
 
 
 @rule(

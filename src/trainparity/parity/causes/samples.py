@@ -5,7 +5,7 @@ from collections import Counter
 import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import one_passes_more_aside
+from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
@@ -22,7 +22,7 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
-    if _of_other_length(difference) or not all(map(_outputs_have_their_rows, difference.traces)):
+    if _of_other_length(difference) or _rows_of_other_passes(difference):
         return False
     ours, theirs = over_the_run(difference)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
@@ -47,9 +47,13 @@ def _of_other_length(difference: Difference) -> bool:
     return longer and not _same_over_the_run(difference)
 
 
-def _outputs_have_their_rows(trace: Trace) -> bool:
-    """Tell whether what the model returns has as many rows as it is given: else those may be time steps [T, B, ...]."""
-    return set(trace.layout.outputs) <= set(trace.layout.activations)
+def _rows_of_other_passes(difference: Difference) -> bool:
+    """Tell whether what the model is given has other rows than it returns, and the runs cut it into other passes.
+
+    Those may be time steps [T, B, ...], of which each holds other samples then.
+    """
+    rows = all(set(trace.layout.outputs) <= set(trace.layout.activations) for trace in difference.traces)
+    return not rows and not same_cut(difference)
 
 
 _SHARE = 0.1

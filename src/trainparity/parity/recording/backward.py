@@ -36,6 +36,8 @@ class BackwardHooks:
         """
         self._updated, self._ended = updated, ended
         self._counted: Set[int] = frozenset()
+        self._versions: dict[int, int] = {}
+        """How often each parameter had been changed in place when the first backward pass began, by its identity."""
         self._sketch = Sketcher(SIZE)
         self._handles: list[Any] = []
         self.active = False
@@ -132,9 +134,14 @@ class BackwardHooks:
         engine.queue_callback(lambda: engine.queue_callback(self._leave))
 
     def _held(self) -> Set[int]:
-        """Return the parameters that optimizers update, all where those are not known: FSDP2 swaps them in a pass."""
-        own = {id(parameter) for parameter, _ in self._signed}
-        return self._updated() & own or own
+        """Return the parameters that optimizers update, all where those are not known: FSDP2 swaps them in a pass.
+
+        And those that have moved since the first backward pass: by an optimizer that is not recorded.
+        """
+        versions = {id(parameter): parameter._version for parameter, _ in self._signed}
+        self._versions = self._versions or versions
+        moved = {key for key, version in versions.items() if version != self._versions[key]}
+        return (self._updated() & versions.keys() or versions.keys()) | moved
 
     @property
     def begun(self) -> bool:
