@@ -129,7 +129,7 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     Raises:
         RecordError: a trace is missing or damaged, or a twin is of another run.
     """
-    ours, theirs, *found = (with_copied_weights(load(at)) for at in (left, right, *_twins_of(left), *twins))
+    ours, theirs, *found = (load(at) for at in (left, right, *_twins_of(left), *twins))
     ours, theirs, *found = with_plain_names(ours, theirs, *found)
     lengths = ours.layout.steps, theirs.layout.steps
     if ours.layout.window == theirs.layout.window:
@@ -138,6 +138,7 @@ def _load_pair(left: Path, right: Path, twins: Sequence[Path]) -> _Pair:
     common = ours, theirs
     if ours.layout.window == theirs.layout.window:
         ours, theirs, *found = shared_steps(ours, theirs, *found)
+    ours, theirs, *found = with_copied_weights(ours, theirs, *found)
     return _Pair(ours, theirs, found, _floor(ours, found), lengths, common)
 
 

@@ -6,21 +6,25 @@ from trainparity.parity.distance import sketches
 from trainparity.parity.recording.trace import Trace
 
 
-def with_copied_weights(trace: Trace) -> Trace:
-    """Return a trace whose updates end where the next step begins, if the optimizer moves no weight of the model.
+def with_copied_weights(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
+    """Return two runs, and twins, whose updates end where the next step begins, where no optimizer holds the model.
 
     Masters in fp32 are so, which a loop updates and copies into a model in bf16 after the optimizer's step
     (Micikevicius et al., Mixed Precision Training, 2018). What the last traced step of several in a row has made is not
     known: it has no update.
     """
+    if any(trace.arrays["held"].any() or sketches(trace, "update").any() for trace in (left, right)):
+        return [left, right, *twins]
+    return [_copied(trace) for trace in (left, right, *twins)]
+
+
+def _copied(trace: Trace) -> Trace:
     layout, arrays = trace.layout, trace.arrays
-    if arrays["held"].any() or sketches(trace, "update").any():
-        return trace
+    held = {"held": torch.ones_like(arrays["held"])}
     rows = torch.tensor([row for window in layout.windows() for row in range(window.start, window.stop - 1)
                          if layout.steps[row + 1] == layout.steps[row] + 1], dtype=torch.int64)  # fmt: skip
     copied = {name: values.clone() for name, values in arrays.items() if name.startswith("weight/")}
     for name, values in copied.items():
         values[rows] = arrays[name][rows + 1]
-    if torch.equal(copied["weight/sketch"], arrays["weight/sketch"]):
-        return trace
-    return Trace(layout, arrays | copied | {"held": torch.ones_like(arrays["held"])})
+    moved = not torch.equal(copied["weight/sketch"], arrays["weight/sketch"])
+    return Trace(layout, arrays | copied | held) if moved else trace

@@ -61,7 +61,7 @@ def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor) 
 
     Newton and Schulz's iteration runs in bf16: a gradient that rounding changes has the same bits there, or its norm
     has the next number, by 1 to 3 % of the update. Of few twins a tensor need not jump in any: the root mean square
-    over all matrices, steps and twins stands for each.
+    over all matrices, steps and twins stands for each. Vectors are moved by something else.
 
     Args:
         reference: The run.
@@ -75,7 +75,7 @@ def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor) 
     if not decomposes(reference) or not any(matrices):
         return torch.zeros_like(apart[0])
     usual = apart[..., :-1][..., matrices].square().nanmean().sqrt() * _of_margin(reference)
-    return _relative(reference, kind, usual * norms(reference, "update").double())
+    return _relative(reference, kind, usual * norms(reference, "update") * torch.tensor(matrices))
 
 
 def without_jumps(reference: Trace, floor: Tensor) -> Tensor:

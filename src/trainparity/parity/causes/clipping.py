@@ -184,7 +184,7 @@ def clipped_in_parts(difference: Difference) -> Finding | None:
     kept = _kept(difference)
     least, most = (float(of * kept[several]) for of in parts[several].aminmax())
     return Finding(
-        f"{difference.runs[several]} keeps {exact(least, 4)} to {exact(most, 4)} of its parameters' gradients, as if "
+        f"{difference.runs[several]} keeps {exact(least, 4)} to {exact(most, 4)} of its parameters' gradients: "
         f"groups of them are clipped apart; {difference.runs[1 - several]} keeps {exact(kept[1 - several], 4)} of all",
         {"least_kept": least, "most_kept": most},
     )
