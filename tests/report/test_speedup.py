@@ -76,3 +76,9 @@ def test_a_pair_of_equals_under_a_load_that_comes_and_goes_has_1_in_its_interval
         _, low, high = speedup(flat[::2], flat[1::2])
         held += low <= 1 <= high
     assert held >= 940
+
+
+def test_more_pairs_than_a_float_counts_ways_of_have_an_interval() -> None:
+    """2**1024 is no float."""
+    found = speedup([2.0 + 0.001 * number for number in range(1500)], [1.0] * 1500)
+    assert 2.6 < found.low < found.ratio < found.high < 2.9

@@ -42,7 +42,7 @@ def ratios(reference_ms: Sequence[float], configuration_ms: Sequence[float]) -> 
 def _outside(count: int) -> int:
     """Return how many of sorted values lie beyond each end: the most, k, with P(Binomial(count, 1/2) <= k) <= 2.5 %."""
     outside, ways = 0, 1 + count
-    while ways <= 0.025 * 2**count:
+    while 40 * ways <= 2**count:  # whole numbers: 2**1024 is no float
         outside += 1
         ways += math.comb(count, outside + 1)
     return outside
