@@ -157,48 +157,43 @@ class OfLetters(nn.Module):
         return scores
 
 
-def _train_on_words(by_length: bool, folder: Path, twin: int) -> None:
+def _words(by_length: bool, draws: torch.Generator) -> list[tuple[Tensor, Tensor]]:
+    """Draw 12 words, each to pass alone or with those of its length."""
+    words = [torch.randint(20, (3 + min(number, 9),), generator=draws) for number in range(12)]
+    alone = [[number] for number in range(12)]
+    groups = [*alone[:9], [9, 10, 11]] if by_length else alone
+    return [(torch.stack([words[n] for n in group], 1), torch.tensor([n % 5 for n in group])) for group in groups]
+
+
+def _words_of_one_length(again: bool, draws: torch.Generator) -> list[tuple[Tensor, Tensor]]:
+    """Draw 12 words of one length; where asked the first comes again, in place of the second."""
+    words = torch.randint(20, (7, 12), generator=draws)
+    if again:
+        words[:, 1] = words[:, 0]
+    return [(words, torch.arange(12) % 5)]
+
+
+def _train_on(draw: Callable[[torch.Generator], list[tuple[Tensor, Tensor]]], folder: Path, twin: int) -> None:
+    """Train under bf16 on 12 words a step, in as many passes as they are drawn in."""
     torch.manual_seed(0)
     model = OfLetters()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
-            words = [torch.randint(20, (3 + min(number, 9),), generator=draws) for number in range(12)]
-            alone = [[number] for number in range(12)]
-            groups = [*alone[:9], [9, 10, 11]] if by_length else alone
             optimizer.zero_grad()
-            for group in groups:
+            for letters, labels in draw(draws):
                 with torch.autocast("cpu", torch.bfloat16):
-                    scores = model(torch.stack([words[number] for number in group], 1))
-                labels = torch.tensor([number % 5 for number in group])
+                    scores = model(letters)
                 (nn.functional.cross_entropy(scores.float(), labels, reduction="sum") / 12).backward()
             optimizer.step()
 
 
 def test_words_of_one_length_that_pass_together_are_the_same_words(tmp_path: Path) -> None:
-    verdict = compared(partial(_train_on_words, False), partial(_train_on_words, True), tmp_path)
+    verdict = compared(*(partial(_train_on, partial(_words, by_length)) for by_length in (False, True)), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
 
 
-def _train_on_words_of_one_length(again: bool, folder: Path, twin: int) -> None:
-    torch.manual_seed(0)
-    model = OfLetters()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            words = torch.randint(20, (7, 12), generator=draws)
-            if again:
-                words[:, 1] = words[:, 0]
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
-                scores = model(words)
-            nn.functional.cross_entropy(scores.float(), torch.arange(12) % 5).backward()
-            optimizer.step()
-
-
 def test_a_word_that_is_another_one_is_seen_where_time_comes_first(tmp_path: Path) -> None:
-    runs = (partial(_train_on_words_of_one_length, again) for again in (False, True))
-    verdict = compared(*runs, tmp_path)
+    verdict = compared(*(partial(_train_on, partial(_words_of_one_length, again)) for again in (False, True)), tmp_path)
     assert verdict.verdict == "different"

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import Training, compared, train
 
 
 class HandsOn(torch.autograd.Function):
@@ -35,21 +34,13 @@ class TwoHeads(nn.Module):
         return HandsOn.apply(self.main(data), self.beside(data))  # type: ignore[no-untyped-call]
 
 
-def _train(heads: int, folder: Path, twin: int) -> None:
-    torch.manual_seed(0)
-    model = TwoHeads()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            outputs = model(torch.randn(16, 4, generator=draws))
-            sum(output.square().mean() for output in outputs[:heads]).backward()
-            optimizer.step()
+def _of_heads(count: int) -> Training:
+    """Return a training whose loss takes so many of the heads."""
+    return partial(train, TwoHeads, lambda outputs: sum(output.square().mean() for output in outputs[:count]), False)
 
 
 def test_a_head_that_the_loss_leaves_out_gets_none_as_gradient(tmp_path: Path) -> None:
-    same = compared(partial(_train, 1), partial(_train, 1), tmp_path / "same")
+    same = compared(_of_heads(1), _of_heads(1), tmp_path / "same")
     assert same.verdict == "bitwise", same.reason
-    other = compared(partial(_train, 2), partial(_train, 1), tmp_path / "other")
+    other = compared(_of_heads(2), _of_heads(1), tmp_path / "other")
     assert other.cause in ("frozen-parameter", "loss-or-targets"), other.explanation

@@ -154,18 +154,23 @@ def _parts_kept(difference: Difference) -> list[Tensor]:
     return found
 
 
-def _clipped_in_parts(difference: Difference) -> bool:
-    """Tell whether one run keeps one part of all parameters' gradients, and the other another part of some."""
+def _which_in_parts(difference: Difference) -> int | None:
+    """Return which run keeps other parts of some parameters' gradients, where the other keeps one part of all."""
     units = max(max(trace.layout.unit_roundoff, *trace.layout.stored().values()) for trace in difference.traces)
-    parts = _parts_kept(difference)
-    grown = any((part * of > 1 + _GROWN + 2 * units).any() for part, of in zip(parts, _kept(difference), strict=True))
+    parts, kept = _parts_kept(difference), _kept(difference)
+    grown = any((part * of > 1 + _GROWN + 2 * units).any() for part, of in zip(parts, kept, strict=True))
     if not max(difference.numbers("clip/calls")) or grown:
-        return False  # no clipping makes a gradient longer
+        return None  # no clipping makes a gradient longer
     apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts]
-    several = parts[apart.index(max(apart))] * _kept(difference)[apart.index(max(apart))]
+    several = apart.index(max(apart))
     # In one call all are shortened alike, or are not in it: what else differs is no clipping.
-    in_calls = len(set(difference.numbers("clip/calls"))) > 1 or bool((several > 1 - _GROWN).any())
-    return in_calls and min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units
+    left_out = bool((parts[several] * kept[several] > 1 - _GROWN).any())
+    in_calls = len(set(difference.numbers("clip/calls"))) > 1 or left_out
+    return several if in_calls and min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units else None
+
+
+def _clipped_in_parts(difference: Difference) -> bool:
+    return _which_in_parts(difference) is not None
 
 
 @rule(
@@ -177,12 +182,11 @@ def _clipped_in_parts(difference: Difference) -> bool:
 )
 def clipped_in_parts(difference: Difference) -> Finding | None:
     """Groups of parameters that are clipped by norms of their own, in one run only."""
-    if not difference.may_be_update or not _clipped_in_parts(difference):
+    several = _which_in_parts(difference)
+    if not difference.may_be_update or several is None:
         return None
-    parts = _parts_kept(difference)
-    several = int(float((parts[1] - 1).abs().amax()) > float((parts[0] - 1).abs().amax()))
     kept = _kept(difference)
-    least, most = (float(of * kept[several]) for of in parts[several].aminmax())
+    least, most = (float(of * kept[several]) for of in _parts_kept(difference)[several].aminmax())
     return Finding(
         f"{difference.runs[several]} keeps {exact(least, 4)} to {exact(most, 4)} of its parameters' gradients: "
         f"groups of them are clipped apart; {difference.runs[1 - several]} keeps {exact(kept[1 - several], 4)} of all",
