@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.hashing import MISSING, hash_of
+from trainparity.hashing import MISSING, hash_of, names_in
 from trainparity.observed import UNKNOWN, Observed
 
 
@@ -220,3 +220,33 @@ def test_python_and_what_is_installed_count_for_nothing(here: Path) -> None:
     script = "from trainparity.observed import Observed as O; o = O(); import json, numpy, pydantic; print(o.files())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "{}\n"
+
+
+def test_a_folder_that_is_listed_counts_by_the_names_in_it(here: Path) -> None:
+    observed = Observed([Path("made")])
+    assert [*Path("elsewhere").glob("*")] and [*Path("made").iterdir()] and [*Path().glob("*.json")]
+    with pytest.raises(FileNotFoundError):
+        next(Path("later").iterdir())
+    noted = read(observed)
+    assert noted == {"elsewhere/": names_in(Path("elsewhere")), "later/": MISSING}
+    Path("elsewhere/setting").write_text("2")
+    by_another_process(lambda: Path("elsewhere/.hidden").touch())
+    assert names_in(Path("elsewhere")) == noted["elsewhere/"]
+    by_another_process(lambda: Path("elsewhere/more").touch())
+    assert read(observed) == noted  # it was not there when the process looked
+    assert names_in(Path("elsewhere")) != noted["elsewhere/"]
+
+
+def test_a_folder_that_the_process_fills_itself_is_not_its_input(here: Path) -> None:
+    observed = Observed()
+    Path("elsewhere/cache").mkdir()
+    assert [*Path("elsewhere").iterdir()]
+    assert read(observed) == {}
+
+
+def test_where_python_looks_for_modules_is_not_what_the_program_lists(here: Path) -> None:
+    observed = Observed()
+    importlib.invalidate_caches()
+    run_from("code/part_of_mine.py")
+    sys.path_importer_cache.pop(str(here / "code"), None)
+    assert importlib.util.find_spec("json") and "code/" not in read(observed)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainparity.hashing import MISSING, hash_of
+from trainparity.hashing import FOLDER, MISSING, hash_of, names_in
 
 UNKNOWN = ""
 """Stands for a content that may be another one than was read: the file was changed after this process had read it."""
@@ -25,8 +25,15 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 _MADE = _INSTALLED | {".git", ".dvc", ".trainparity"}
 """Folders of what is made or installed, wherever they lie below the working directory."""
 
-_MOVES = {"os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.remove": (0,)}
-"""Events by which a file comes or goes, and which of their arguments name it."""
+_MADE_BY = {
+    "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.remove": (0,), "os.mkdir": (0,), "os.rmdir": (0,)
+}  # fmt: skip
+"""Events by which a file or folder comes or goes, and which of their arguments name it."""
+
+_OUTPUTS = ("runs", "reports")
+"""Folders of the project whose names are other ones after each stage."""
+
+_LISTS = {"os.listdir", "os.scandir"}
 
 _State = tuple[int, ...]
 """What a file was when it was looked at; empty: it was not there."""
@@ -47,6 +54,8 @@ class Observed:
         self._read: dict[Path, _State] = {}
         self._updated: set[Path] = set()
         self._written: set[Path] = set()
+        self._filled: set[Path] = set()  # folders in which it makes or removes something
+        self._listed: dict[Path, str] = {}
         self._searched = _Searched(self._is_own)
         sys.addaudithook(self._note)
         sys.meta_path.append(self._searched)  # the last one: it is asked for what no other finds
@@ -56,9 +65,13 @@ class Observed:
             if event == "open" and isinstance(arguments[0], str | bytes):
                 path, mode, flags = arguments
                 self._opened(_absolute(os.fsdecode(path)), flags, by_number=mode is None)
-            elif event in _MOVES:
-                names = [arguments[index] for index in _MOVES[event]]
-                self._written |= {_absolute(os.fsdecode(name)) for name in names if not isinstance(name, int)}
+            elif event in _LISTS and isinstance(arguments[0], str | bytes | os.PathLike) and not _asked_by_python():
+                self._lists(_absolute(os.fsdecode(arguments[0])))
+            elif event in _MADE_BY:
+                names = [arguments[index] for index in _MADE_BY[event]]
+                moved = {_absolute(os.fsdecode(name)) for name in names if not isinstance(name, int)}
+                self._written |= moved
+                self._filled |= {path.parent for path in moved}
 
     def _opened(self, path: Path, flags: int, *, by_number: bool) -> None:
         """Note a file that is about to be opened; `by_number`: its name may be one in another folder (`dir_fd`)."""
@@ -68,25 +81,39 @@ class Observed:
         if writes:
             if not state or not flags & os.O_RDWR or flags & os.O_TRUNC:
                 self._written.add(path)
+                self._filled |= set() if state else {path.parent}
                 return
             self._updated.add(path)  # as an array that is mapped
         if state or (state is not None and not by_number):
             self._read[path] = state
 
+    def _lists(self, folder: Path) -> None:
+        """Note the names in a folder that is about to be listed; in the project's own outputs come and go."""
+        outputs = any(folder.is_relative_to(self._folder / name) for name in _OUTPUTS)
+        if folder != self._folder and not outputs and folder not in self._listed and self._is_own(folder):
+            self._listed[folder] = ""  # before it is listed here, which is such an event, too
+            self._listed[folder] = names_in(folder)
+
     def files(self) -> dict[str, str]:
-        """Return the hash of each file by its path, from the working directory if it lies below."""
+        """Return the hash of each file by its path, from the working directory if it lies below.
+
+        Of a folder that was listed, by its path and `FOLDER`, it is that of the names in it.
+        """
         modules = dict(_modules())
         packages = {path.parent for path, is_package in modules.items() if is_package and self._is_own(path)}
         beside = {path.parent for path in modules if self._is_own(path)}
-        opened = {
-            path
-            for path in list(self._read)  # other threads may open files meanwhile
-            if path.is_relative_to(self._folder) or path.parent in beside or not packages.isdisjoint(path.parents)
-        }
+
+        def belongs(path: Path) -> bool:
+            below = path.is_relative_to(self._folder)
+            return below or path.parent in beside or not packages.isdisjoint((path, *path.parents))
+
+        opened = {path for path in list(self._read) if belongs(path)}  # other threads may open files meanwhile
         own = {path for path in (opened | modules.keys()) - self._written if self._is_own(path)}
         found = {path: content for path in own if (content := self._content(path)) is not None}
         found |= {path: MISSING for path in self._searched.files() if path.is_relative_to(self._folder)}
-        return {self._name(path): found[path] for path in sorted(found)}
+        listed = [path for path in list(self._listed) if belongs(path) and path not in self._filled]
+        named = {self._name(path): digest for path, digest in found.items()}
+        return dict(sorted((named | {self._name(path) + FOLDER: self._listed[path] for path in listed}).items()))
 
     def _is_own(self, path: Path) -> bool:
         if any(path.is_relative_to(folder) for folder in self._left_out):
@@ -138,6 +165,11 @@ def _modules() -> Iterator[tuple[Path, bool]]:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             yield _absolute(file), hasattr(module, "__path__")
+
+
+def _asked_by_python() -> bool:
+    """Tell whether Python itself lists a folder, to look for modules in it."""
+    return sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
 
 
 def _source_of(path: Path) -> Path:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE / "elsewhere"))
 class Mine(Mlp):
     def loss(self, model, batch):
         part = importlib.import_module(".".join(["parts", "factor"]))  # as late as in the first step
-        factor = json.loads((HERE / "settings" / "loss.json").read_text())
+        [factor, *_] = [json.loads(path.read_text()) for path in sorted((HERE / "settings").glob("*.json"))]
         return part.FACTOR * factor * importlib.import_module("helper").FACTOR * super().loss(model, batch)
 """,
     "parts/factor.py": "FACTOR = 1.0\n",
@@ -75,6 +75,14 @@ def test_a_file_that_is_gone_is_another_one(project: Project) -> None:
     path.unlink()
     assert would_run(project) >= TRAINING
     path.write_text(FILES["settings/loss.json"])
+    assert would_run(project) == set()
+
+
+def test_a_file_that_comes_into_a_folder_that_was_listed_makes_it_another_one(project: Project) -> None:
+    path = project.folder / "settings/another.json"
+    path.write_text("2.0")
+    assert would_run(project) >= TRAINING
+    path.unlink()
     assert would_run(project) == set()
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.hashing import MISSING, hash_of
+from trainparity.hashing import MISSING, hash_of, names_in
 from trainparity.launch.files_read import as_they_were, hand_over
 from trainparity.observed import UNKNOWN
 from trainparity.records.files_read import NAME, FilesRead
@@ -29,6 +29,14 @@ def test_a_file_is_as_it_was_until_it_is_edited_or_gone() -> None:
     FILE.write_text("2")
     assert not as_they_were(work)
     FILE.unlink()
+    assert not as_they_were(work)
+
+
+def test_a_folder_is_as_it_was_until_a_name_comes() -> None:
+    work = record(hash_of(FILE))
+    FilesRead(files={"images/": names_in(Path("images"))}).write(work / NAME)
+    assert as_they_were(work)
+    Path("images").mkdir()
     assert not as_they_were(work)
 
 

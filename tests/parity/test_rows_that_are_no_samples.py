@@ -197,3 +197,55 @@ def test_words_of_one_length_that_pass_together_are_the_same_words(tmp_path: Pat
 def test_a_word_that_is_another_one_is_seen_where_time_comes_first(tmp_path: Path) -> None:
     verdict = compared(*(partial(_train_on, partial(_words_of_one_length, again)) for again in (False, True)), tmp_path)
     assert verdict.verdict == "different"
+
+
+class OfGraphs(nn.Module):
+    """Classifies graphs: it is given their nodes, and returns a row for each graph."""
+
+    def __init__(self, spread: float) -> None:
+        super().__init__()
+        self.spread = spread
+        self.nodes, self.head = nn.Linear(6, 32), nn.Linear(32, 5)
+
+    def forward(self, nodes: Tensor, graphs: Tensor) -> Tensor:
+        made = torch.tanh(self.nodes(nodes))
+        scores: Tensor = self.head(made.new_zeros(int(graphs.max()) + 1, 32).index_add(0, graphs, made))
+        return self.spread * scores
+
+
+def _train_on_graphs(
+    parts: int, smoothing: float, scale: float, spread: float, coarse: bool, folder: Path, twin: int
+) -> None:
+    """Train on 12 graphs a step, of 3 to 7 nodes each, in so many passes."""
+    torch.manual_seed(0)
+    model = OfGraphs(spread)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            nodes = [torch.randn(3 + number % 5, 6, generator=draws) for number in range(12)]
+            for part in torch.arange(12).chunk(parts):
+                graphs = torch.cat([torch.full((len(nodes[n]),), i) for i, n in enumerate(part.tolist())])
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    scores = model(torch.cat([nodes[n] for n in part]), graphs).float()
+                loss = nn.functional.cross_entropy(scores, part % 5, reduction="sum", label_smoothing=smoothing)
+                (scale * loss / 12).backward()
+            optimizer.step()
+
+
+GRAPHS = {
+    "other passes": ((3, 0.0, 1.0, 1.0), "equivalent", None),
+    "another loss": ((1, 0.1, 1.0, 1.0), "different", "loss-or-targets"),
+    "another scale": ((1, 0.0, 1.5, 1.0), "different", "loss-normalisation"),
+    "another scale, other passes": ((3, 0.0, 1.5, 1.0), "different", "loss-normalisation"),
+    "another function": ((1, 0.0, 1.0, 1.5), "different", "forward"),
+}
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("case", GRAPHS)
+def test_what_a_model_returns_for_each_graph_is_looked_at(case: str, coarse: bool, tmp_path: Path) -> None:
+    settings, verdict, cause = GRAPHS[case]
+    found = compared(*(partial(_train_on_graphs, *each, coarse) for each in ((1, 0.0, 1.0, 1.0), settings)), tmp_path)
+    assert (found.verdict, found.cause) == (verdict, cause), found.explanation

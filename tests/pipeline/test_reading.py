@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.hashing import MISSING, hash_of
+from trainparity.hashing import MISSING, hash_of, names_in
 from trainparity.observed import UNKNOWN
 from trainparity.pipeline import cache
 from trainparity.pipeline.plan import Plan
@@ -58,6 +58,16 @@ def test_each_content_has_a_plan_of_its_own_and_the_first_one_again() -> None:
     assert probed() == first
     SETTING.unlink()
     assert probed().also_read == {str(SETTING): MISSING}
+
+
+def test_a_new_name_in_a_folder_that_was_listed_is_another_plan() -> None:
+    Path("images").mkdir()
+    first = ran({"images/": names_in(Path("images"))})
+    assert probed() == first
+    Path("images/new.png").touch()
+    assert probed() != first
+    Path("images/new.png").unlink()
+    assert probed() == first
 
 
 def test_without_the_note_the_plan_is_none_that_has_results_of_another_content() -> None:

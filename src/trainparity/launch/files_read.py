@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from trainparity.hashing import MISSING, hash_of
+from trainparity.hashing import FOLDER, MISSING, hash_of, names_in
 from trainparity.records.base import RecordError
 from trainparity.records.files_read import NAME, FilesRead
 
@@ -17,10 +17,13 @@ def as_they_were(folder: Path) -> bool:
         files = FilesRead.read(path).files
     except RecordError:
         return False
-    return all(_content(Path(name)) == digest for name, digest in files.items())
+    return all(_content(name) == digest for name, digest in files.items())
 
 
-def _content(path: Path) -> str:
+def _content(name: str) -> str:
+    path = Path(name)
+    if name.endswith(FOLDER):
+        return names_in(path)
     return hash_of(path) if path.is_file() else MISSING
 
 

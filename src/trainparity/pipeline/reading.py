@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from trainparity.hashing import MISSING
+from trainparity.hashing import FOLDER, MISSING, names_in
 from trainparity.observed import UNKNOWN
 from trainparity.pipeline import cache
 from trainparity.pipeline.contents import contents_of
@@ -37,10 +37,14 @@ def remembered(stage: str, digest: str) -> dict[str, str]:
 
 
 def as_now(files: Iterable[str]) -> dict[str, str]:
-    """Return the hash of each file as it is now."""
+    """Return the hash of each file, or of the names in a folder, as it is now."""
     files = list(files)
     now = contents_of([Path(name) for name in files])
-    return {name: now.get(Path(name), MISSING) for name in files}
+    return {name: _names(name) or now.get(Path(name), MISSING) for name in files}
+
+
+def _names(name: str) -> str:
+    return names_in(Path(name)) if name.endswith(FOLDER) else ""
 
 
 def complete(stage: str, path: Path, runs: Path = Path("runs")) -> None:

@@ -11,4 +11,5 @@ class FilesRead(Record):
     files: dict[str, str]
     """Hash of each by its path, from the project's folder if it lies below.
 
-    Empty: it was changed meanwhile; `missing`: it was asked for and not there."""
+    Empty: it was changed meanwhile; `missing`: it was asked for and not there. Of a folder that was listed, whose name
+    ends in `/`, it is the hash of the names in it."""

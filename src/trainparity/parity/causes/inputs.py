@@ -3,6 +3,8 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.loss import tolerance_of
+from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.causes.samples import at_their_places, over_the_run
 from trainparity.parity.difference import Difference
@@ -37,7 +39,11 @@ def _other_input(difference: Difference) -> bool:
     # A layer that is still zero hides it from the outputs, and not from the gradients of what lies before the layer.
     same_loss = bool(chain.judged) and not set(chain.judged) & set(chain.backward)
     other_inputs = set(chain.other_inputs) - difference.padded_otherwise
-    reached = not chain.outputs_agree or bool(inside and (same_loss or is_coarse(difference.left.layout)))
+    known = chain.outputs_agree is not None or same_cut(
+        difference
+    )  # else an input may count within its pass, as graphs
+    differ = not chain.outputs_agree and (known or difference.scale[1] > tolerance_of(difference))
+    reached = differ or bool(inside and (same_loss or is_coarse(difference.left.layout)))
     return bool(other_inputs) and reached and torch.equal(*hashes)
 
 

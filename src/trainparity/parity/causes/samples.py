@@ -52,7 +52,8 @@ def _rows_of_other_passes(difference: Difference) -> bool:
 
     Those may be time steps [T, B, ...], of which each holds other samples then.
     """
-    rows = all(set(trace.layout.outputs) <= set(trace.layout.activations) for trace in difference.traces)
+    layouts = [trace.layout for trace in difference.traces]
+    rows = all(name in one.activations and not depends_on_cut(name) for one in layouts for name in one.outputs)
     return not rows and not same_cut(difference)
 
 

@@ -223,15 +223,22 @@ class ForwardHooks:
         self.origins.add(found, made)
         found.see_draws(random_state(self._model))
         for place, tensor in enumerate(made[:_MOST_TENSORS]):
-            each = numbered(name, place)
-            seen = each in found.activations or found.see_tensor(each, tensor, self._sketch, self._leaves.noise)
-            if seen:
-                self.seen.note(each)
-                self.seen.output(found, each)
+            each = self._see_output(found, numbered(name, place), tensor)
             if tensor.requires_grad:
                 reached = partial(self._reached, found, each if tensor.ndim else None)
                 tensor.register_hook(reached)  # type: ignore[no-untyped-call]
         return output
+
+    def _see_output(self, found: Pass, name: str, tensor: Tensor) -> str:
+        """Look at what the model returns; return the name that it is recorded by, if it is."""
+        if name in found.activations or found.see_tensor(name, tensor, self._sketch, self._leaves.noise):
+            self.seen.output(found, name)
+        elif whole := found.see_returned(name, tensor, self._sketch):
+            name = whole
+        else:
+            return name
+        self.seen.note(name)
+        return name
 
     @unseen
     def _reached(self, found: Pass, name: str | None, gradient: Tensor | None) -> None:

@@ -144,6 +144,21 @@ class Pass:
             tensor.register_hook(given_back)  # type: ignore[no-untyped-call]
         return True
 
+    def see_returned(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
+        """Add a tensor that the model returns and whose rows are no samples, and later its gradient; return its name.
+
+        So a graph's class is, where the samples are its nodes, or a sequence's, where they are its time steps [T, B].
+        """
+        if not tensor.ndim or not tensor.requires_grad or (whole := self.see_whole(name, tensor, sketch)) is None:
+            return None
+
+        def given_back(gradient: Tensor | None) -> None:
+            if gradient is not None and has_numbers(gradient):
+                _add_whole(self.gradients, whole, gradient, sketch)
+
+        tensor.register_hook(unseen(given_back))  # type: ignore[no-untyped-call]
+        return whole
+
     def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
         """Add a tensor whose rows are no samples, as an RNN's hidden state; return its name, None if it has no numbers.
 
@@ -152,9 +167,8 @@ class Pass:
         in_memory = tensor.layout == torch.strided and not (is_dtensor(tensor) or tensor.is_nested or tensor.is_meta)
         if not in_memory or not tensor.numel():
             return None
-        exact = where_float64_is(as_real(tensor.detach())).double()
         whole = of_whole(name)
-        _add(self.activations, whole, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
+        _add_whole(self.activations, whole, tensor, sketch)
         return whole
 
     @unseen
@@ -226,6 +240,11 @@ def as_dense(tensor: Tensor) -> Tensor:
 def has_rows(tensor: Tensor) -> bool:
     """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not."""
     return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+
+
+def _add_whole(sums: dict[str, Tensor], name: str, tensor: Tensor, sketch: Sketcher) -> None:
+    exact = where_float64_is(as_real(tensor.detach())).double()
+    _add(sums, name, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
 
 
 def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
