@@ -117,7 +117,7 @@ def test_a_gradient_scale_that_adam_hides_is_seen(tmp_path: Path, dataset: Path)
 def test_windows_keep_long_correct_runs_equivalent_where_rounding_alone_would_part_them(
     tmp_path: Path, dataset: Path
 ) -> None:
-    steps, hot = 200, Optimizer(name="sgd", lr=1.0, momentum=0.9)
+    steps, hot = 120, Optimizer(name="sgd", lr=1.0, momentum=0.9)
     reference = Reference(tmp_path, dataset, steps=steps, window=20, optimizer=hot)
     two = configuration(accumulation_steps=2)
     windowed = reference.judge(train(reference.candidate("windowed", two)))

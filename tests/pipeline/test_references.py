@@ -41,8 +41,10 @@ def trained(content: dict[str, Any]) -> dict[str, int]:
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> Iterator[None]:
-    with warm_workers():
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # before: a process of another path is none to fork a worker from
+        with warm_workers():
+            yield
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("PYTHONPATH", str(ROOT))
         datasets.prepare(params.Digits(name="digits", limit=32), DATA, Path("downloads"))
         return folder, trained(CONTENT)
 
@@ -62,7 +63,6 @@ def first(made: tuple[Path, dict[str, int]], tmp_path: Path, monkeypatch: pytest
     folder, times = made
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return times
 
 

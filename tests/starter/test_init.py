@@ -111,7 +111,6 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
     ("dvc", "number", "everybody"),  # gets the signal, or the command alone: services do either
     [
         (False, signal.SIGTERM, False),
-        (False, signal.SIGINT, True),
         (True, signal.SIGINT, False),
         (True, signal.SIGTERM, True),
         (False, signal.SIGHUP, True),
