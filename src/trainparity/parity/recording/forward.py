@@ -19,6 +19,7 @@ from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
+from trainparity.parity.recording.outputs import Outputs
 from trainparity.parity.recording.passes import Pass, as_dense, tensors
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
@@ -38,6 +39,7 @@ class ForwardHooks:
         self._evaluations = Evaluations(model)
         self._sketch = Sketcher(size)
         self.seen = Seen(size)
+        self.outputs = Outputs(self._sketch, self.seen)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
         self._names = {id(module): name for name, module in self.modules}
         self._handles: list[Any] = []
@@ -61,8 +63,6 @@ class ForwardHooks:
         self.active = False
         self.on_pass: Callable[[], None] | None = None
         """Called where a forward pass begins that is looked at, or would be in a traced step."""
-        self.on_backward: Callable[[], None] | None = None
-        """Called at the start of each backward pass through what the model returned."""
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
         self.differentiable = False
@@ -222,37 +222,8 @@ class ForwardHooks:
         made = list(tensors(output))
         self.origins.add(found, made)
         found.see_draws(random_state(self._model))
-        for place, tensor in enumerate(made[:_MOST_TENSORS]):
-            each = self._see_output(found, numbered(name, place), tensor)
-            if tensor.requires_grad:
-                reached = partial(self._reached, found, each if tensor.ndim else None)
-                tensor.register_hook(reached)  # type: ignore[no-untyped-call]
+        self.outputs.see(found, name, made[:_MOST_TENSORS], self._leaves.noise)
         return output
-
-    def _see_output(self, found: Pass, name: str, tensor: Tensor) -> str:
-        """Look at what the model returns; return the name that it is recorded by, if it is."""
-        if name in found.activations or found.see_tensor(name, tensor, self._sketch, self._leaves.noise):
-            self.seen.output(found, name)
-        elif whole := found.see_returned(name, tensor, self._sketch):
-            name = whole
-        else:
-            return name
-        self.seen.note(name)
-        return name
-
-    @unseen
-    def _reached(self, found: Pass, name: str | None, gradient: Tensor | None) -> None:
-        """Tell of the backward pass when it reaches what the model returned; `name` is None for a loss.
-
-        DDP hands a gradient of None back of what the loss leaves out.
-        """
-        if gradient is None:
-            return
-        if name and not found.handed_on:
-            self.seen.output(found, name)
-        found.reach()
-        if self.on_backward:
-            self.on_backward()
 
     def _see(self, name: str, output: Any) -> None:
         if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._leaves.noise)):

@@ -51,7 +51,7 @@ class StepWatch:
         )
         self.backward = BackwardHooks(self.model, lambda: self._holders.concern(), self._backward_ended)
         self._gradients = Gradients(self._parameters, lambda: self._holders, self.backward)
-        self.forward.on_backward = self.backward.reached
+        self.forward.outputs.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
