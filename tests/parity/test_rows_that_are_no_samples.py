@@ -237,9 +237,11 @@ def _train_on_graphs(
 GRAPHS = {
     "other passes": ((3, 0.0, 1.0, 1.0), "equivalent", None),
     "another loss": ((1, 0.1, 1.0, 1.0), "different", "loss-or-targets"),
+    "another loss, other passes": ((3, 0.1, 1.0, 1.0), "different", "loss-or-targets"),
     "another scale": ((1, 0.0, 1.5, 1.0), "different", "loss-normalisation"),
     "another scale, other passes": ((3, 0.0, 1.5, 1.0), "different", "loss-normalisation"),
     "another function": ((1, 0.0, 1.0, 1.5), "different", "forward"),
+    "another function, other passes": ((3, 0.0, 1.0, 1.5), "different", "forward"),
 }
 
 
@@ -249,3 +251,80 @@ def test_what_a_model_returns_for_each_graph_is_looked_at(case: str, coarse: boo
     settings, verdict, cause = GRAPHS[case]
     found = compared(*(partial(_train_on_graphs, *each, coarse) for each in ((1, 0.0, 1.0, 1.0), settings)), tmp_path)
     assert (found.verdict, found.cause) == (verdict, cause), found.explanation
+
+
+def _train_on_sequences(
+    steps: int, parts: int, moved: int, function: Callable[[Tensor], Tensor], coarse: bool, folder: Path, twin: int
+) -> None:
+    """Train on 12 sequences [steps, 12] a step in so many passes; labels are moved by so many places."""
+
+    class OfSteps(OfLetters):
+        def forward(self, letters: Tensor) -> Tensor:
+            scores: Tensor = self.head(function(self.recurrent(self.embedding(letters))[1][0]))
+            return scores
+
+    torch.manual_seed(0)
+    model = OfSteps()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            letters, labels = torch.randint(20, (steps, 12), generator=draws), torch.randint(5, (12,), generator=draws)
+            for part, wanted in zip(letters.chunk(parts, 1), labels.roll(moved).chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    scores = model(part)
+                (nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / 12).backward()
+            optimizer.step()
+
+
+SEQUENCES: dict[str, tuple[tuple[int, Callable[[Tensor], Tensor]], str | None]] = {
+    "the same": ((0, torch.tanh), None),
+    "other targets": ((1, torch.tanh), "loss-or-targets"),
+    "another function": ((0, torch.relu), "forward"),
+}
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("steps", [9, 12])  # as many as samples, too
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("case", SEQUENCES)
+def test_a_model_that_is_given_time_first_has_samples_too(
+    case: str, parts: int, steps: int, coarse: bool, tmp_path: Path
+) -> None:
+    settings, cause = SEQUENCES[case]
+    right = partial(_train_on_sequences, steps, 1, 0, torch.tanh, coarse)
+    found = compared(right, partial(_train_on_sequences, steps, parts, *settings, coarse), tmp_path)
+    assert found.verdict in (("different",) if cause else ("bitwise", "equivalent")), found.explanation
+    assert found.cause == cause, found.explanation
+
+
+class OfWindows(nn.Module):
+    """A recurrent regression of windows [samples, time, 3], whose layer may take time for samples."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.GRU(3, 16, batch_first=batch_first), nn.Linear(16, 1)
+
+    def forward(self, windows: Tensor) -> Tensor:
+        value: Tensor = self.head(self.recurrent(windows)[0][:, -1])
+        return value
+
+
+def _train_on_windows(batch_first: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = OfWindows(batch_first)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(12, 9, 3, generator=draws)).square().mean().backward()
+            optimizer.step()
+
+
+def test_a_layer_that_takes_time_for_samples_is_another_function(tmp_path: Path) -> None:
+    for right in (True, False):
+        runs = (partial(_train_on_windows, batch_first) for batch_first in (right, not right))
+        verdict = compared(*runs, tmp_path / str(right))
+        assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

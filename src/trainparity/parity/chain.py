@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainparity.parity.comparable_rows import comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, is_of_sums
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
         return []
     if difference.distance("start") or _first_other_bits(values.names, values.apart(values.names, 0.0)) is None:
         return []
-    many = {name for name, count in difference.left.numbers(difference.row).items() if count >= _MANY}
+    numbers = difference.left.numbers(difference.row)
+    many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
     return values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
 
 

@@ -21,8 +21,9 @@ def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
     names = [name for name in names if name not in unseen]
     if passed_alike(difference):
         return names
-    constant = _of_no_samples(difference)
-    names = [name for name in names if not depends_on_cut(name) and name not in constant]
+    numbering = set.intersection(*(set(trace.layout.numbering) for trace in difference.traces))
+    by_pass = _of_no_samples(difference) | numbering
+    names = [name for name in names if not depends_on_cut(name) and name not in by_pass]
     off_before = _off_before(difference, names)
     return _of_samples(difference, [name for name in names if name not in off_before], outputs)
 

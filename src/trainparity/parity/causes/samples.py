@@ -9,7 +9,7 @@ from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, depends_on_cut, is_of_sums
 from trainparity.parity.recording.trace import Trace
 
 
@@ -53,7 +53,7 @@ def _rows_of_other_passes(difference: Difference) -> bool:
     Those may be time steps [T, B, ...], of which each holds other samples then.
     """
     layouts = [trace.layout for trace in difference.traces]
-    rows = all(name in one.activations and not depends_on_cut(name) for one in layouts for name in one.outputs)
+    rows = all(name in one.activations and not is_of_sums(name) for one in layouts for name in one.outputs)
     return not rows and not same_cut(difference)
 
 

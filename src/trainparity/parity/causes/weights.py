@@ -10,6 +10,7 @@ from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import number
 
@@ -59,6 +60,8 @@ def _given_otherwise(difference: Difference) -> Finding | None:
     index = [difference.left.layout.activations.index(name) for name in chain.judged]
     floor = float(difference.floor["activation_gradient"][difference.row][index].amax())
     coarse = is_coarse(difference.left.layout)
+    if coarse and any(map(is_of_sums, chain.judged)):
+        return None  # so few numbers that weights explain any others, but for rounding
     if not apart > (_ROUNDED if coarse else difference.margin) * floor:
         return None
     explained = min(apart / _EXPLAINED, _UNEXPLAINED if coarse else max(tolerance_of(difference), 1e-5))

@@ -62,7 +62,7 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
         "names": ranks.keys_of(forward.seen.names),
         "sums": forward.sums().transpose(0, 1),
         "numbers": forward.seen.numbers(passes),
-        "given": forward.seen.given(passes)[:MAX_MICRO_BATCHES],
+        "given": forward.seen.given_back(passes)[:MAX_MICRO_BATCHES],
         "aside": torch.as_tensor(forward.origins.aside)[None],
         "reached": torch.tensor([len(reached)]),
         "random_state": torch.tensor([passes[0].state if passes else 0]),

@@ -20,10 +20,12 @@ from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
 from trainparity.parity.recording.outputs import Outputs
-from trainparity.parity.recording.passes import Pass, as_dense, tensors
+from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.tensors import as_dense, tensors
+from trainparity.parity.recording.time_first import TimeFirst
 from trainparity.parity.recording.unwrap import named_parts
 
 
@@ -45,6 +47,9 @@ class ForwardHooks:
         self._handles: list[Any] = []
         self._begun = False
         self._model_is_watched = inside
+        self._time_first = TimeFirst(model)
+        self._turned: Pass | None = None
+        """The pass that is under way, as it is if the model is given time first, where that is not known yet."""
         self._called: list[nn.Module] = []
         """Modules that are being called, from the outside in."""
         inner = self.modules if inside and not is_cut(model) else []
@@ -161,6 +166,7 @@ class ForwardHooks:
                     return
             else:  # `forward` itself may switch it on, as Accelerate's does
                 self.autocast.see()
+                self._time_first.look(module, inputs, self.origins.given)
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
@@ -198,22 +204,27 @@ class ForwardHooks:
             if self.on_evaluated:
                 self.on_evaluated()
             return False
+        self._turned = self.origins.turned(found) if self._time_first.known is None else None
         if found.source is None or found.source not in self._passes:
-            self._see_inputs(found, list(tensors((inputs, keywords)))[:_MOST_TENSORS])
+            given = list(map(as_dense, list(tensors((inputs, keywords)))[:_MOST_TENSORS]))
+            for one in filter(None, (found, self._turned)):
+                self._see_inputs(one, given)
         return True
 
     def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:
-        for place, tensor in enumerate(map(as_dense, given)):
+        for place, tensor in enumerate(given):
             name: str | None = numbered(INPUT, place)
             if not found.see_tensor(str(name), tensor, self._sketch, None):
                 name = found.see_whole(str(name), tensor, self._sketch)
             if name:
-                self.seen.note(name)
+                self.seen.given(name, tensor)
 
     @unseen
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
-        found = self._passes[-1]
+        if self._turned and self._time_first.decide(list(tensors(output)), self.origins.given):
+            self.origins.time_first, self._passes[-1] = True, self._turned
+        self._turned, found = None, self._passes[-1]
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
             output = tree_map_only(Tensor, alias, output)
@@ -227,6 +238,8 @@ class ForwardHooks:
 
     def _see(self, name: str, output: Any) -> None:
         if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._leaves.noise)):
+            self.seen.note(seen)
+        if self._turned and (seen := self._turned.see(name, output, self._sketch, None)):
             self.seen.note(seen)
 
     def sums(self) -> Tensor:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import is_inexact
-from trainparity.parity.recording.passes import as_dense, has_rows
 from trainparity.parity.recording.sketch import mix, row_digests
+from trainparity.parity.recording.tensors import as_dense, has_rows
 
 Samples = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 """From the arguments of the model's forward to the identities of its samples: int64 [B]."""

@@ -11,8 +11,8 @@ from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.names import GIVEN
-from trainparity.parity.recording.passes import has_rows
 from trainparity.parity.recording.perturb import Noise, OtherOrder, sums_over_rows
+from trainparity.parity.recording.tensors import has_rows
 
 
 class Leaves:

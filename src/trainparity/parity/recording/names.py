@@ -10,6 +10,8 @@ GIVEN = " (given)"
 
 _WHOLE = " (whole)"
 
+_SUMS = " (sums)"
+
 _CALL = " (call "
 
 
@@ -31,6 +33,16 @@ def numbered(name: str, place: int) -> str:
 def of_whole(name: str) -> str:
     """Name a tensor whose rows are no samples."""
     return name + _WHOLE
+
+
+def of_sums(name: str) -> str:
+    """Name what the model returns that has no row for each sample: it is seen by sums over its rows."""
+    return name + _SUMS
+
+
+def is_of_sums(name: str) -> bool:
+    """Tell whether what is recorded under a name are sums over rows that are no samples."""
+    return name.endswith(_SUMS)
 
 
 def depends_on_cut(name: str) -> bool:

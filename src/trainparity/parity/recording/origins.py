@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, attended, hash_of, identifying, is_one_sample
 from trainparity.parity.recording.padding import Tokens
-from trainparity.parity.recording.passes import Pass, tensors
+from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.returned import Returned
 from trainparity.parity.recording.sketch import row_digests
+from trainparity.parity.recording.tensors import tensors
 
 
 class Origins:
@@ -21,12 +22,24 @@ class Origins:
     def __init__(self, samples: Samples | None) -> None:
         self._samples = samples
         self._returned = Returned()
+        self.time_first = False
+        """Whether the model is given [T, B, ...]."""
+        self.given: Tensor | None = None
+        """By whose rows the samples of the last pass are known."""
         _ALL.add(self)
         self.begin()
 
     def close(self) -> None:
         """Be no source for the passes of models beside this one any more."""
         _ALL.discard(self)
+
+    def turned(self, found: Pass) -> Pass | None:
+        """Return a pass as it is if the model is given time first; None where its samples are another pass's."""
+        given = self.given
+        if given is None or given.ndim < 2 or found.source is not None or found.samples is None:
+            return None
+        rows, told = given.transpose(0, 1), self._samples is not None or bool(self._expected)
+        return found.turned(found.samples if told else row_digests(rows).cpu(), Tokens.of(rows))
 
     def begin(self, expected: Sequence[Tensor] = ()) -> None:
         """Begin a step; `expected` gives the samples of each micro-batch, where the loop knows them."""
@@ -61,7 +74,7 @@ class Origins:
 
     def place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Pass | None:
         """Find out which samples a pass is given; return the earlier pass that it goes on from, if it does."""
-        given = identifying(inputs, keywords)
+        given, self.given = identifying(inputs, keywords), None
         if given is None:
             return None
         if (arguments := self._returned.given_aside(given)) is not None:
@@ -69,7 +82,9 @@ class Origins:
             given = identifying(inputs, keywords)
             if given is None:
                 return None
-        rows = given[None] if is_one_sample(given, module) else given
+        self.given = given
+        turned = self.time_first and given.ndim > 1
+        rows = given[None] if is_one_sample(given, module) else given.transpose(0, 1) if turned else given
         own = self._returned.source(given)
         others = None if own else self._pass_beside(given)
         earlier = own or others
@@ -83,6 +98,7 @@ class Origins:
         elif given.grad_fn is None:
             self._source = self._source or module
             found.of(self._identities(inputs, keywords, rows), Tokens.of(rows, attended(inputs, keywords)))
+            found.time_first = turned
         # Else another model made the input: there are no samples to know it by.
         return earlier
 

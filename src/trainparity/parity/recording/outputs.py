@@ -33,8 +33,8 @@ class Outputs:
         """Return the name that a tensor is recorded by, if it is."""
         if name in found.activations or found.see_tensor(name, tensor, self._sketch, noise):
             self._seen.output(found, name)
-        elif whole := found.see_returned(name, tensor, self._sketch):
-            name = whole
+        elif sums := found.see_returned(name, tensor, self._sketch):
+            name = sums
         else:
             return name
         self._seen.note(name)

@@ -1,24 +1,24 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import reduce
 from operator import add
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
 from trainparity.parity.recording.generators import state_outside_of_torch
 from trainparity.parity.recording.kinds import is_dtensor
-from trainparity.parity.recording.names import OUTPUT, of_call, of_whole
+from trainparity.parity.recording.names import OUTPUT, of_call, of_sums, of_whole
 from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, mix
+from trainparity.parity.recording.tensors import has_rows, in_memory, rows_of, tensors
+from trainparity.parity.recording.time_first import batch_first
 
 STAND_IN = torch.iinfo(torch.int64).min
 """The identity of a row that is no sample: its loss weighs nothing."""
@@ -86,6 +86,8 @@ class Pass:
         """Of the samples, int64 [B]: each bit is a random sign. Zero for a row that is none."""
         self._tokens: Tokens | None = None
         """What the samples are made of, if they are sequences of tokens."""
+        self.time_first = False
+        """Whether the model is given [T, B, ...]: samples lie in the second dimension."""
         self._made: dict[tuple[int, torch.device], Tensor] = {}
         """Signs of these samples that were asked for, by their number and device."""
 
@@ -94,8 +96,16 @@ class Pass:
         self.samples, self._tokens, self._made = samples, tokens, {}
         self._hashes = mix(samples + 1) * (samples != STAND_IN)
 
+    def turned(self, samples: Tensor, tokens: Tokens | None) -> "Pass":
+        """Return the same pass, looked at as one of other samples, which lie in the second dimension."""
+        other = Pass(self.training, self.state, self.evaluating)
+        other.frozen, other.state_outside, other.time_first = self.frozen, self.state_outside, True
+        other.of(samples, tokens)
+        return other
+
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
+        self.time_first = source.time_first
         self.source, self._hashes, self._tokens, self._made = source, source._hashes, source._tokens, source._made
 
     def counts(self) -> bool:
@@ -129,11 +139,8 @@ class Pass:
 
     def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
-        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
+        if not self._see_values(name, tensor, sketch):
             return False
-        _add(self.activations, name, seen)
-        count = self._tokens.own_numbers(tensor) if self._tokens else tensor.numel()
-        self.numbers[name] += count * (1 + tensor.is_complex())
         if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
@@ -144,31 +151,49 @@ class Pass:
             tensor.register_hook(given_back)  # type: ignore[no-untyped-call]
         return True
 
+    def _see_values(self, name: str, tensor: Tensor, sketch: Sketcher) -> bool:
+        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
+            return False
+        _add(self.activations, name, seen)
+        count = self._tokens.own_numbers(self._batch_first(tensor)) if self._tokens else tensor.numel()
+        self.numbers[name] += count * (1 + tensor.is_complex())
+        return True
+
+    def _batch_first(self, tensor: Tensor) -> Tensor:
+        assert self._hashes is not None
+        return batch_first(tensor, len(self._hashes)) if self.time_first else tensor
+
     def see_returned(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
-        """Add a tensor that the model returns and whose rows are no samples, and later its gradient; return its name.
+        """Add what the model returns that has no row for each sample, and later its gradient; return its name.
 
         So a graph's class is, where the samples are its nodes, or a sequence's, where they are its time steps [T, B].
+        What the sums of its rows [..., C] and of their squares are, and of the gradients g and of each row times its g,
+        does not depend on how the batch was cut, and another order of the labels changes the last.
         """
-        if not tensor.ndim or not tensor.requires_grad or (whole := self.see_whole(name, tensor, sketch)) is None:
+        if not tensor.ndim or not tensor.requires_grad or not in_memory(tensor):
             return None
+        rows, of_sums_name = rows_of(tensor), of_sums(name)
+        _add(self.activations, of_sums_name, sketch(torch.cat([rows.sum(0), rows.square().sum(0)])))
+        self.numbers[of_sums_name] += tensor.numel()
 
         def given_back(gradient: Tensor | None) -> None:
             if gradient is not None and has_numbers(gradient):
-                _add_whole(self.gradients, whole, gradient, sketch)
+                self.differentiable |= torch.is_grad_enabled()
+                given = rows_of(gradient)
+                _add(self.gradients, of_sums_name, sketch(torch.cat([given.sum(0), (rows * given).sum(0)])))
 
         tensor.register_hook(unseen(given_back))  # type: ignore[no-untyped-call]
-        return whole
+        return of_sums_name
 
     def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
         """Add a tensor whose rows are no samples, as an RNN's hidden state; return its name, None if it has no numbers.
 
         The sum over micro-batches depends on how the batch was cut.
         """
-        in_memory = tensor.layout == torch.strided and not (is_dtensor(tensor) or tensor.is_nested or tensor.is_meta)
-        if not in_memory or not tensor.numel():
+        if not in_memory(tensor):
             return None
-        whole = of_whole(name)
-        _add_whole(self.activations, whole, tensor, sketch)
+        exact, whole = where_float64_is(as_real(tensor.detach())).double(), of_whole(name)
+        _add(self.activations, whole, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
         return whole
 
     @unseen
@@ -182,6 +207,7 @@ class Pass:
         """Sketch the signed sums over the samples, of their own tokens alone; None where the rows are no samples."""
         if self._hashes is None or not len(self._hashes) or not has_rows(tensor):
             return None
+        tensor = self._batch_first(tensor)
         if len(tensor) % len(self._hashes):
             return None
         rows = where_float64_is(as_real(tensor.detach())).reshape(len(self._hashes), -1)
@@ -219,32 +245,6 @@ _INFINITE = 1e4
 
 _MOST_CALLS = 8
 """Calls of one module within a pass that are told apart; further ones are added to the last."""
-
-
-def tensors(values: Any) -> Iterable[Tensor]:
-    """Return the tensors in arguments or results, in their order."""
-    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
-
-
-_MOST_DENSE = 1 << 26
-"""Numbers up to which a sparse tensor is looked at as a dense one."""
-
-
-def as_dense(tensor: Tensor) -> Tensor:
-    """Return a sparse tensor with all of its numbers, as a graph's features and edges, unless it is very large."""
-    if tensor.layout == torch.strided or is_dtensor(tensor) or tensor.is_nested or tensor.numel() > _MOST_DENSE:
-        return tensor
-    return tensor.detach().to_dense()
-
-
-def has_rows(tensor: Tensor) -> bool:
-    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not."""
-    return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
-
-
-def _add_whole(sums: dict[str, Tensor], name: str, tensor: Tensor, sketch: Sketcher) -> None:
-    exact = where_float64_is(as_real(tensor.detach())).double()
-    _add(sums, name, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
 
 
 def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:

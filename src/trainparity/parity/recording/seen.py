@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import Pass
 
 
@@ -16,6 +17,7 @@ class Seen:
         self._size = size
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
+        self._numbering: dict[str, bool] = {}
         self._outputs: dict[str, bool] = {}
         """What the loop got from the model or from parts of it, and whether it handed that to another part."""
 
@@ -28,6 +30,16 @@ class Seen:
         """Note that something was seen."""
         if name not in self.names:
             self.names.append(name)
+
+    def given(self, name: str, tensor: Tensor) -> None:
+        """Note what the model is given."""
+        self.note(name)
+        self._numbering[name] = self._numbering.get(name, True) and _is_numbering(tensor)
+
+    @property
+    def numbering(self) -> list[str]:
+        """Inputs that number what a pass holds, as the graphs of a batch by their nodes: they depend on the cut."""
+        return [name for name, always in self._numbering.items() if always]
 
     def output(self, found: Pass, name: str) -> None:
         """Note that the loop got a tensor; one whose rows are no samples is among them without being seen."""
@@ -44,7 +56,7 @@ class Seen:
         counts = [sum(one.numbers[name] for one in passes) for name in self.names]
         return torch.tensor(counts, dtype=torch.int64)
 
-    def given(self, passes: Sequence[Pass]) -> Tensor:
+    def given_back(self, passes: Sequence[Pass]) -> Tensor:
         """Return for each pass the sum of the gradients of what the loss is made of: float64 [n, size].
 
         Zeros where passes share a loss, as those of a discriminator over real and made samples do.
@@ -67,3 +79,11 @@ class Seen:
                 for name, value in values.items():
                     found[kind, self.names.index(name)] += value
         return found
+
+
+def _is_numbering(tensor: Tensor) -> bool:
+    """Tell whether a tensor is 0, ..., 0, 1, ..., 1, 2, ...: each number goes on from, or is, the one before."""
+    if tensor.ndim != 1 or not len(tensor) or tensor.dtype not in (torch.int64, torch.int32) or is_dtensor(tensor):
+        return False
+    steps = tensor.diff()
+    return bool((tensor[0] == 0) & ((steps == 0) | (steps == 1)).all())

@@ -50,6 +50,8 @@ class Layout(Record):
     """Modules whose outputs were seen, in the order of the forward pass."""
     outputs: list[str] = Field(default_factory=list)
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
+    numbering: list[str] = Field(default_factory=list)
+    """Inputs that number what a pass holds, as the graphs of a batch by their nodes."""
     differentiable: bool = False
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""

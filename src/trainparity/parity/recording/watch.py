@@ -104,6 +104,7 @@ class StepWatch:
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.seen.names,
             "outputs": self.forward.seen.outputs,
+            "numbering": self.forward.seen.numbering,
             "differentiable": self.forward.differentiable,
             **self._loss.facts(),
         }
