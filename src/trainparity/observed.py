@@ -88,9 +88,10 @@ class Observed:
             self._read[path] = state
 
     def _lists(self, folder: Path) -> None:
-        """Note the names in a folder that is about to be listed; in the project's own outputs come and go."""
+        """Note the names in a folder of the project that is about to be listed; in its own, outputs come and go."""
         outputs = any(folder.is_relative_to(self._folder / name) for name in _OUTPUTS)
-        if folder != self._folder and not outputs and folder not in self._listed and self._is_own(folder):
+        below = folder != self._folder and folder.is_relative_to(self._folder) and not outputs
+        if below and folder not in self._listed and self._is_own(folder):
             self._listed[folder] = ""  # before it is listed here, which is such an event, too
             self._listed[folder] = names_in(folder)
 
@@ -102,16 +103,15 @@ class Observed:
         modules = dict(_modules())
         packages = {path.parent for path, is_package in modules.items() if is_package and self._is_own(path)}
         beside = {path.parent for path in modules if self._is_own(path)}
-
-        def belongs(path: Path) -> bool:
-            below = path.is_relative_to(self._folder)
-            return below or path.parent in beside or not packages.isdisjoint((path, *path.parents))
-
-        opened = {path for path in list(self._read) if belongs(path)}  # other threads may open files meanwhile
+        opened = {
+            path
+            for path in list(self._read)  # other threads may open files meanwhile
+            if path.is_relative_to(self._folder) or path.parent in beside or not packages.isdisjoint(path.parents)
+        }
         own = {path for path in (opened | modules.keys()) - self._written if self._is_own(path)}
         found = {path: content for path in own if (content := self._content(path)) is not None}
         found |= {path: MISSING for path in self._searched.files() if path.is_relative_to(self._folder)}
-        listed = [path for path in list(self._listed) if belongs(path) and path not in self._filled]
+        listed = [path for path in list(self._listed) if path not in self._filled]
         named = {self._name(path): digest for path, digest in found.items()}
         return dict(sorted((named | {self._name(path) + FOLDER: self._listed[path] for path in listed}).items()))
 

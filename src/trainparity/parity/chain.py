@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainparity.parity.comparable_rows import comparable, passed_alike
+from trainparity.parity.comparable_rows import called_otherwise, comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, is_of_sums
@@ -71,7 +71,9 @@ class Chain:
     def of(cls, difference: "Difference") -> "Chain":
         """Compare the step's passes."""
         alike = passed_alike(difference)
+        otherwise = called_otherwise(difference)
         outputs = [name for name in difference.left.layout.outputs if name in difference.right.layout.outputs]
+        outputs = [name for name in outputs if name not in otherwise]
         names = comparable(difference, outputs)
         values = Pairs(difference, "activation", names)
         gradients = Pairs(difference, "activation_gradient", names)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
     """Return their names in the order of the forward pass; `outputs` are those that the loss is computed from."""
     names = _called_alike(difference.left.layout.activations, difference.right.layout.activations)
-    unseen = _seen_in_no_run(difference)
-    names = [name for name in names if name not in unseen]
+    left_out = _seen_in_no_run(difference) | called_otherwise(difference)
+    names = [name for name in names if name not in left_out]
     if passed_alike(difference):
         return names
     numbering = set.intersection(*(set(trace.layout.numbering) for trace in difference.traces))
@@ -26,6 +26,12 @@ def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
     names = [name for name in names if not depends_on_cut(name) and name not in by_pass]
     off_before = _off_before(difference, names)
     return _of_samples(difference, [name for name in names if name not in off_before], outputs)
+
+
+def called_otherwise(difference: "Difference") -> set[str]:
+    """Return what parts show that the loop calls more often in one run, as a head over chunks of the body's output."""
+    ours, theirs = (trace.layout.calls for trace in difference.traces)
+    return {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
 
 
 def _seen_in_no_run(difference: "Difference") -> set[str]:

@@ -31,7 +31,8 @@ def passes_part(difference: "Difference") -> bool:
         return False
     chain, same_cut = difference.chain, torch.equal(*rows)
     scaled = scaled_and_back(difference)
-    given = [] if scaled else chain.given_otherwise
+    other_size = difference.of_other_size
+    given = [] if scaled else [name for name in chain.given_otherwise if name not in other_size]
     other_loss = not scaled and difference.other_loss_of_same_bits
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
@@ -40,7 +41,6 @@ def passes_part(difference: "Difference") -> bool:
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
-    other_size = difference.of_other_size
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
     return (bool(off) and not chain.another_form(off)) or other_loss

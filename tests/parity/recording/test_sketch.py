@@ -117,3 +117,9 @@ def test_a_packed_format_is_known_by_its_bytes() -> None:
     x = torch.arange(1, 9, dtype=torch.uint8)
     packed = x.view(torch.float4_e2m1fn_x2)
     assert (norm(packed), digest(packed)) == (norm(x), digest(x)) and torch.equal(SKETCH(packed), SKETCH(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.float32])
+def test_rows_of_one_number_of_a_turned_tensor_have_digests(dtype: torch.dtype) -> None:
+    row = torch.arange(5).to(dtype)[None]
+    assert torch.equal(row_digests(row.T), row_digests(row.flatten()[:, None].clone()))

@@ -54,6 +54,8 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     else:
         what = f"{some(names)} start from other values"
     when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"
+    if row == 0 and not untied and difference.chain.outputs_agree:
+        when = "where the first update begins, though what the model returned before agrees: the loop has changed them"
     return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
 
 

@@ -25,7 +25,7 @@ from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.tensors import as_dense, tensors
-from trainparity.parity.recording.time_first import TimeFirst
+from trainparity.parity.recording.time_first import TimeFirst, is_state
 from trainparity.parity.recording.unwrap import named_parts
 
 
@@ -47,7 +47,9 @@ class ForwardHooks:
         self._handles: list[Any] = []
         self._begun = False
         self._model_is_watched = inside
-        self._time_first = TimeFirst(model)
+        self._orders: dict[int, TimeFirst] = {}
+        """Of each module that the loop calls; `_order` is that of the pass under way."""
+        self._order = TimeFirst(nn.Identity())
         self._turned: Pass | None = None
         """The pass that is under way, as it is if the model is given time first, where that is not known yet."""
         self._called: list[nn.Module] = []
@@ -103,12 +105,18 @@ class ForwardHooks:
         self._depth = 0
         self._passes: list[Pass] = []
         self._evaluations.begin()
+        self.seen.next_micro_batch()
         self._blind_depth = 0
         self.evaluated_again = False
         """Whether samples of the step passed again after the loop had moved the weights."""
         if self.active and not self._begun:
             self._join()
         self._begun = self._begun or self.active
+
+    def next_micro_batch(self) -> None:
+        """Note that a backward pass has ended."""
+        self.origins.next_micro_batch()
+        self.seen.next_micro_batch()
 
     def end(self) -> None:
         """Look at nothing until the next step begins."""
@@ -166,7 +174,7 @@ class ForwardHooks:
                     return
             else:  # `forward` itself may switch it on, as Accelerate's does
                 self.autocast.see()
-                self._time_first.look(module, inputs, self.origins.given)
+                self._order.look(module, inputs, self.origins.given)
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
@@ -204,7 +212,9 @@ class ForwardHooks:
             if self.on_evaluated:
                 self.on_evaluated()
             return False
-        self._turned = self.origins.turned(found) if self._time_first.known is None else None
+        self._order = self._orders.get(id(module)) or TimeFirst(module)
+        self._orders[id(module)] = self._order
+        self._turned = self.origins.turned(found) if self._order.known is None else None
         if found.source is None or found.source not in self._passes:
             given = list(map(as_dense, list(tensors((inputs, keywords)))[:_MOST_TENSORS]))
             for one in filter(None, (found, self._turned)):
@@ -214,7 +224,8 @@ class ForwardHooks:
     def _see_inputs(self, found: Pass, given: list[Tensor]) -> None:
         for place, tensor in enumerate(given):
             name: str | None = numbered(INPUT, place)
-            if not found.see_tensor(str(name), tensor, self._sketch, None):
+            state = found.time_first and is_state(tensor, self.origins.given)
+            if state or not found.see_tensor(str(name), tensor, self._sketch, None):
                 name = found.see_whole(str(name), tensor, self._sketch)
             if name:
                 self.seen.given(name, tensor)
@@ -222,8 +233,9 @@ class ForwardHooks:
     @unseen
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
-        if self._turned and self._time_first.decide(list(tensors(output)), self.origins.given):
-            self.origins.time_first, self._passes[-1] = True, self._turned
+        if self._turned and self._order.decide(list(tensors(output)), self.origins.given):
+            self.origins.time_first.add(id(module))
+            self._passes[-1] = self._turned
         self._turned, found = None, self._passes[-1]
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
@@ -234,6 +246,7 @@ class ForwardHooks:
         self.origins.add(found, made)
         found.see_draws(random_state(self._model))
         self.outputs.see(found, name, made[:_MOST_TENSORS], self._leaves.noise)
+        self.seen.called(found)
         return output
 
     def _see(self, name: str, output: Any) -> None:

@@ -22,8 +22,8 @@ class Origins:
     def __init__(self, samples: Samples | None) -> None:
         self._samples = samples
         self._returned = Returned()
-        self.time_first = False
-        """Whether the model is given [T, B, ...]."""
+        self.time_first: set[int] = set()
+        """The modules that the loop gives [T, B, ...]."""
         self.given: Tensor | None = None
         """By whose rows the samples of the last pass are known."""
         _ALL.add(self)
@@ -83,7 +83,7 @@ class Origins:
             if given is None:
                 return None
         self.given = given
-        turned = self.time_first and given.ndim > 1
+        turned = id(module) in self.time_first and given.ndim > 1
         rows = given[None] if is_one_sample(given, module) else given.transpose(0, 1) if turned else given
         own = self._returned.source(given)
         others = None if own else self._pass_beside(given)

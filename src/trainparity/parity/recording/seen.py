@@ -1,5 +1,6 @@
 """What forward passes have shown so far, by name: the rows of a trace's activations."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -18,6 +19,9 @@ class Seen:
         self.names: list[str] = []
         """Modules whose output was seen, in the order of the first forward pass."""
         self._numbering: dict[str, bool] = {}
+        self.calls: dict[str, int] = {}
+        """How often parts that go on from another's output are called in a micro-batch, at most, by what they show."""
+        self._calls: Counter[str] = Counter()
         self._outputs: dict[str, bool] = {}
         """What the loop got from the model or from parts of it, and whether it handed that to another part."""
 
@@ -35,6 +39,16 @@ class Seen:
         """Note what the model is given."""
         self.note(name)
         self._numbering[name] = self._numbering.get(name, True) and _is_numbering(tensor)
+
+    def called(self, found: Pass) -> None:
+        """Note a pass that has ended."""
+        if found.source is not None:
+            self._calls.update(found.activations.keys())
+            self.calls |= {name: max(self._calls[name], self.calls.get(name, 0)) for name in found.activations}
+
+    def next_micro_batch(self) -> None:
+        """Count the calls anew."""
+        self._calls.clear()
 
     @property
     def numbering(self) -> list[str]:

@@ -149,6 +149,8 @@ def _weighted(bits: Tensor) -> Tensor:
 def row_digests(tensor: Tensor) -> Tensor:
     """Hash the bits of each row of a tensor [B, ...]: int64 [B]. Trailing zeros don't count: they may be padding."""
     rows = as_real(tensor.detach()).contiguous()[:, None].flatten(1)
+    if rows.stride(1) != 1:  # one number a row, of a tensor that was turned: that counts as contiguous
+        rows = rows.clone(memory_format=torch.contiguous_format)
     if rows.dtype == torch.bool:
         rows = rows.to(torch.uint8)
     bits = rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[rows.element_size()])

@@ -73,6 +73,11 @@ def _sequences(taken: object) -> int | None:
     return taken.shape[1] if isinstance(taken, Tensor) and taken.ndim > 2 else None
 
 
+def is_state(tensor: Tensor, given: Tensor | None) -> bool:
+    """Tell whether a tensor beside what a model is given time first is a state [layers, B, H]: it has other steps."""
+    return given is not None and tensor.ndim > 2 and is_inexact(tensor) and len(tensor) != len(given)
+
+
 def batch_first(tensor: Tensor, batch: int) -> Tensor:
     """Return a tensor [T, B, ...], or [T B, ...], of so many sequences as [B, T, ...]; one [B, ...] as it is.
 

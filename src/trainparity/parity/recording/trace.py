@@ -50,6 +50,8 @@ class Layout(Record):
     """Modules whose outputs were seen, in the order of the forward pass."""
     outputs: list[str] = Field(default_factory=list)
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
+    calls: dict[str, int] = Field(default_factory=dict)
+    """How often the loop called parts that go on from others, by what they showed: at most, for one backward pass."""
     numbering: list[str] = Field(default_factory=list)
     """Inputs that number what a pass holds, as the graphs of a batch by their nodes."""
     differentiable: bool = False

@@ -84,7 +84,7 @@ class StepWatch:
 
     def _backward_ended(self) -> None:
         self._come_last()
-        self.forward.origins.next_micro_batch()
+        self.forward.next_micro_batch()
 
     def close(self) -> None:
         """Remove all hooks."""
@@ -105,6 +105,7 @@ class StepWatch:
             "activations": self.forward.seen.names,
             "outputs": self.forward.seen.outputs,
             "numbering": self.forward.seen.numbering,
+            "calls": self.forward.seen.calls,
             "differentiable": self.forward.differentiable,
             **self._loss.facts(),
         }
