@@ -81,7 +81,8 @@ class Observed:
         if writes:
             if not state or not flags & os.O_RDWR or flags & os.O_TRUNC:
                 self._written.add(path)
-                self._filled |= set() if state else {path.parent}
+                if not state:
+                    self._filled.add(path.parent)
                 return
             self._updated.add(path)  # as an array that is mapped
         if state or (state is not None and not by_number):

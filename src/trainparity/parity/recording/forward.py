@@ -203,7 +203,9 @@ class ForwardHooks:
         if not self._passes:
             self.autocast.begin()
         self._passes.append(found)
-        earlier = self.origins.place(found, module, inputs, keywords)
+        self._order = self._orders.get(id(module)) or TimeFirst(module)
+        self._orders[id(module)] = self._order
+        earlier = self.origins.place(found, module, inputs, keywords, time_first=bool(self._order.known))
         if earlier is not None and earlier.handed_on:
             self.seen.hand_on(earlier)
         if self._evaluations.again(found, self._passes[:-1]):
@@ -212,8 +214,6 @@ class ForwardHooks:
             if self.on_evaluated:
                 self.on_evaluated()
             return False
-        self._order = self._orders.get(id(module)) or TimeFirst(module)
-        self._orders[id(module)] = self._order
         self._turned = self.origins.turned(found) if self._order.known is None else None
         if found.source is None or found.source not in self._passes:
             given = list(map(as_dense, list(tensors((inputs, keywords)))[:_MOST_TENSORS]))
@@ -234,7 +234,6 @@ class ForwardHooks:
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
         if self._turned and self._order.decide(list(tensors(output)), self.origins.given):
-            self.origins.time_first.add(id(module))
             self._passes[-1] = self._turned
         self._turned, found = None, self._passes[-1]
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]

@@ -22,8 +22,6 @@ class Origins:
     def __init__(self, samples: Samples | None) -> None:
         self._samples = samples
         self._returned = Returned()
-        self.time_first: set[int] = set()
-        """The modules that the loop gives [T, B, ...]."""
         self.given: Tensor | None = None
         """By whose rows the samples of the last pass are known."""
         _ALL.add(self)
@@ -72,8 +70,13 @@ class Origins:
         if given is not None and self._samples is None and not self._expected:
             self.aside += hash_of(row_digests(given[None] if is_one_sample(given, module) else given).cpu())
 
-    def place(self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Pass | None:
-        """Find out which samples a pass is given; return the earlier pass that it goes on from, if it does."""
+    def place(
+        self, found: Pass, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], *, time_first: bool
+    ) -> Pass | None:
+        """Find out which samples a pass is given; return the earlier pass that it goes on from, if it does.
+
+        They lie in the second dimension where the module is given `time_first`.
+        """
         given, self.given = identifying(inputs, keywords), None
         if given is None:
             return None
@@ -83,7 +86,7 @@ class Origins:
             if given is None:
                 return None
         self.given = given
-        turned = id(module) in self.time_first and given.ndim > 1
+        turned = time_first and given.ndim > 1
         rows = given[None] if is_one_sample(given, module) else given.transpose(0, 1) if turned else given
         own = self._returned.source(given)
         others = None if own else self._pass_beside(given)
