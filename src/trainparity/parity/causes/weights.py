@@ -32,8 +32,19 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
     """
     if difference.stage != "gradient":
         return None
+    if any(_in_terms(trace, difference.row) for trace in difference.traces):
+        return None
     tolerance = max(tolerance_of(difference), 1e-5)
     return _reweighted(difference, difference.micro(), _totals(difference), min(tolerance, _UNEXPLAINED), tolerance)
+
+
+def _in_terms(trace: Trace, row: int) -> bool:
+    """Tell whether backward passes are those of a loss's terms rather than of micro-batches: they share forward passes.
+
+    A loop that weighs such terms otherwise has another loss.
+    """
+    reached, backwards = (trace.arrays[f"rank/{what}"][row] for what in ("reached", "backwards"))
+    return bool(((reached > 0) & (backwards > reached)).any())
 
 
 def _totals(difference: Difference) -> list[Tensor]:

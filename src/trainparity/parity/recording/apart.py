@@ -20,6 +20,16 @@ def in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
+def is_captured(parameter: Tensor) -> bool:
+    """Tell, where a parameter's gradient has just come, whether `torch.autograd.grad` asked for it: none is added."""
+    node = torch.autograd.graph.get_gradient_edge(parameter).node
+    try:
+        torch._C._will_engine_execute_node(node)
+    except RuntimeError:  # so it says of a leaf that `torch.autograd.grad` was given
+        return True
+    return False
+
+
 def has_numbers(gradient: Tensor | None = None) -> bool:
     """Tell whether tensors that pass now hold a training's numbers; this gradient, where one is handed over.
 

@@ -1,12 +1,13 @@
 """What one step's backward passes show: each micro-batch's own gradient, and what was held before it."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.apart import has_numbers, unseen
+from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
@@ -19,6 +20,17 @@ MAX_MICRO_BATCHES = 64
 """Micro-batches of a step and rank that are kept one by one."""
 
 
+@dataclass
+class _BackwardPass:
+    number: int
+    """As autograd counts them."""
+    captured: bool
+    """Whether `torch.autograd.grad` hands the parameters' gradients to the loop: what they hold stays as it is."""
+    square: float = 0.0
+    """Of the L2 norm of the gradients that were there before it."""
+    sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
+
+
 class BackwardHooks:
     """Hooks on every parameter of a plain model; between `begin` and `read` they look at the gradients that arrive.
 
@@ -26,13 +38,14 @@ class BackwardHooks:
     only the passes are counted, and what is held before and after them is measured.
     """
 
-    def __init__(self, model: nn.Module, updated: Callable[[], Set[int]], ended: Callable[[], None]) -> None:
+    def __init__(self, model: nn.Module, updated: Callable[[], Set[int]], ended: Callable[[bool], None]) -> None:
         """Attach to a model.
 
         Args:
             model: It, unwrapped.
             updated: Tells the parameters, by identity, that optimizers update: what others hold may grow for ever.
-            ended: Called at the end of each backward pass, when DDP and FSDP have reduced the gradients.
+            ended: Called at the end of each backward pass, when DDP and FSDP have reduced the gradients; it is told
+                whether the loop itself was handed these.
         """
         self._updated, self._ended = updated, ended
         self._counted: Set[int] = frozenset()
@@ -77,13 +90,13 @@ class BackwardHooks:
         """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
         self._noise = noise
         self.count = 0
+        """Backward passes so far."""
         self._fresh = False
         self.carried = 0.0
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
-        self._squares: list[float] = []
+        self._passes: list[_BackwardPass] = []
         self._squares_left: list[float] = []
-        self._sketches: list[Tensor] = []
         self.after = torch.zeros(SIZE, dtype=torch.float64)
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
@@ -96,16 +109,17 @@ class BackwardHooks:
             self.carried = max(self.carried, norm(parameter.grad) if counts else 0.0)  # type: ignore[arg-type]
         if not self.active:
             return None
-        self._enter()
-        if len(self._sketches) <= MAX_MICRO_BATCHES:
+        if not self._in_backward:
+            self._enter(captured=is_captured(parameter))
+        if len(self._passes) <= MAX_MICRO_BATCHES:
             if parameter.grad is not None and id(parameter) in self._counted:
-                self._squares[-1] += norm(parameter.grad) ** 2
-            self._sketches[-1] += sign * self._sketch(gradient)
+                self._passes[-1].square += norm(parameter.grad) ** 2
+            self._passes[-1].sketch += sign * self._sketch(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
 
     @unseen
     def _arrived_sharded(self, parameter: Tensor) -> None:
-        if self.active:
+        if self.active and not self._in_backward:
             self._enter()
 
     def reached(self) -> None:
@@ -113,7 +127,7 @@ class BackwardHooks:
         if self.active and self._sharded and not self._in_backward:
             self._enter()
             # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
-            self._squares[-1] = self._in_shards()
+            self._passes[-1].square = self._in_shards()
 
     def _in_shards(self) -> float:
         """Return the square of the norm of this rank's shards of the gradient as they are now."""
@@ -123,12 +137,9 @@ class BackwardHooks:
     def _end_first_pass(self) -> None:
         self._fresh = False
 
-    def _enter(self) -> None:
-        if self._in_backward:
-            return
+    def _enter(self, *, captured: bool = False) -> None:
         self._in_backward, self._counted = True, self._held()
-        self._squares.append(0.0)
-        self._sketches.append(torch.zeros(SIZE, dtype=torch.float64))
+        self._passes.append(_BackwardPass(torch._C._current_graph_task_id(), captured))
         # A callback that a callback queues runs after those of DDP and FSDP, which reduce the gradients.
         engine = torch.autograd.Variable._execution_engine
         engine.queue_callback(lambda: engine.queue_callback(self._leave))
@@ -154,7 +165,19 @@ class BackwardHooks:
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())
-        self._ended()
+        self._ended(self._passes[-1].captured)
+
+    @property
+    def aside(self) -> Set[int]:
+        """Backward passes beside the training, by their numbers: the loop asks what a gradient is, and adds another.
+
+        As for the norm of each term's, that it logs, or weighs the terms by. A loop that is handed all of its gradients
+        trains with them.
+        """
+        return {one.number for one in self._passes} - {one.number for one in self._training()}
+
+    def _training(self) -> Sequence[_BackwardPass]:
+        return [one for one in self._passes if not one.captured] or self._passes
 
     def total(self) -> Tensor:
         """Return the sketch of this rank's gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
@@ -165,9 +188,15 @@ class BackwardHooks:
                 total += sign * self._sketch(gradient.to_local() if is_dtensor(gradient) else gradient)
         return total
 
+    @property
+    def trained(self) -> int:
+        """How many backward passes belong to the training."""
+        return len(self._training())
+
     def held(self) -> Tensor:
         """Return the L2 norms of the gradients that were there before each backward pass: float64 [M]."""
-        return torch.tensor(self._squares[:MAX_MICRO_BATCHES], dtype=torch.float64).sqrt()
+        kept = self._training()[:MAX_MICRO_BATCHES]
+        return torch.tensor([one.square for one in kept], dtype=torch.float64).sqrt()
 
     def left(self) -> Tensor:
         """Return the L2 norms of this rank's shards after each backward pass: float64 [M], of none if nothing is."""
@@ -175,5 +204,5 @@ class BackwardHooks:
 
     def sketches(self) -> Tensor:
         """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""
-        kept = self._sketches[:MAX_MICRO_BATCHES]
+        kept = [one.sketch for one in self._training()[:MAX_MICRO_BATCHES]]
         return torch.stack(kept) if kept else torch.zeros(0, SIZE, dtype=torch.float64)

@@ -1,6 +1,6 @@
 """What all ranks' forward and backward passes of a step have shown, as arrays of a trace. Every rank calls these."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ def collect(
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
         **{name: value[None] for name, value in own.items()},
-        **_of_forward(forward, passes, samples),
+        **_of_forward(forward, passes, samples, backward.aside),
         **_of_backward(backward),
     })  # fmt: skip
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
@@ -55,14 +55,14 @@ def collect(
     }
 
 
-def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]) -> dict[str, Tensor]:
-    """Return what this rank's forward passes show."""
+def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor], aside: Set[int]) -> dict[str, Tensor]:
+    """Return what this rank's forward passes show, without gradients of backward passes `aside`."""
     reached = [one for one in passes if one.samples is not None and one.reached]
     return {
         "names": ranks.keys_of(forward.seen.names),
-        "sums": forward.sums().transpose(0, 1),
+        "sums": forward.sums(aside).transpose(0, 1),
         "numbers": forward.seen.numbers(passes),
-        "given": forward.seen.given_back(passes)[:MAX_MICRO_BATCHES],
+        "given": forward.seen.given_back(passes, aside)[:MAX_MICRO_BATCHES],
         "aside": torch.as_tensor(forward.origins.aside)[None],
         "reached": torch.tensor([len(reached)]),
         "random_state": torch.tensor([passes[0].state if passes else 0]),
@@ -75,7 +75,7 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
 def _of_backward(backward: BackwardHooks) -> dict[str, Tensor]:
     """Return what this rank's backward passes show."""
     return {
-        "backwards": torch.tensor([backward.count]),
+        "backwards": torch.tensor([backward.trained]),
         "held": backward.held(),
         "left": backward.left(),
         "after": backward.after[None],

@@ -1,6 +1,6 @@
 """What one step's forward passes show: activations, samples, random numbers drawn, modules in evaluation mode."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -103,6 +103,7 @@ class ForwardHooks:
         self.origins.begin(expected)
         self._leaves.noise = noise
         self._depth = 0
+        self._may_have_ended = False
         self._passes: list[Pass] = []
         self._evaluations.begin()
         self.seen.next_micro_batch()
@@ -113,8 +114,17 @@ class ForwardHooks:
             self._join()
         self._begun = self._begun or self.active
 
-    def next_micro_batch(self) -> None:
-        """Note that a backward pass has ended."""
+    def backward_ended(self, *, captured: bool) -> None:
+        """Note that a backward pass has ended, which had its gradients `captured` by the loop, or added.
+
+        After the former the loss of the same micro-batch may go backward.
+        """
+        self._may_have_ended = captured
+        if not captured:
+            self._next_micro_batch()
+
+    def _next_micro_batch(self) -> None:
+        self._may_have_ended = False
         self.origins.next_micro_batch()
         self.seen.next_micro_batch()
 
@@ -197,6 +207,8 @@ class ForwardHooks:
     @unseen
     def _begin_pass(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Look at a pass from now on; False where the loop evaluates the step again, with other weights."""
+        if self._may_have_ended:
+            self._next_micro_batch()
         evaluating = torch.tensor([not module.training for _, module in self.modules])
         found = Pass(module.training, random_state(self._model), evaluating)
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
@@ -254,10 +266,13 @@ class ForwardHooks:
         if self._turned and (seen := self._turned.see(name, output, self._sketch, None)):
             self.seen.note(seen)
 
-    def sums(self) -> Tensor:
-        """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size]."""
+    def sums(self, aside: Set[int]) -> Tensor:
+        """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size].
+
+        Those of backward passes `aside` don't count.
+        """
         self.differentiable |= any(one.differentiable for one in self._passes)
-        return self.seen.sums(self.passes())
+        return self.seen.sums(self.passes(), aside)
 
 
 _MOST_TENSORS = 8

@@ -1,6 +1,7 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Set
 from functools import reduce
 from operator import add
 from typing import Any
@@ -76,7 +77,8 @@ class Pass:
         self.differentiable = False
         """Whether a gradient came through it that can be differentiated again: `create_graph`."""
         self.activations: dict[str, Tensor] = {}
-        self.gradients: dict[str, Tensor] = {}
+        self._gradients: defaultdict[int, dict[str, Tensor]] = defaultdict(dict)
+        """Of each backward pass by its number."""
         self.numbers: Counter[str] = Counter()
         """How many numbers these are of."""
         self._calls: Counter[str] = Counter()
@@ -178,9 +180,8 @@ class Pass:
 
         def given_back(gradient: Tensor | None) -> None:
             if gradient is not None and has_numbers(gradient):
-                self.differentiable |= torch.is_grad_enabled()
                 given = rows_of(gradient)
-                _add(self.gradients, of_sums_name, sketch(torch.cat([given.sum(0), (rows * given).sum(0)])))
+                self._add_gradient(of_sums_name, sketch(torch.cat([given.sum(0), (rows * given).sum(0)])))
 
         tensor.register_hook(unseen(given_back))  # type: ignore[no-untyped-call]
         return of_sums_name
@@ -198,10 +199,23 @@ class Pass:
 
     @unseen
     def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
-        self.differentiable |= torch.is_grad_enabled()
         if (seen := self._sum(gradient, sketch)) is not None:
-            _add(self.gradients, name, seen)
+            self._add_gradient(name, seen)
         return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None
+
+    def _add_gradient(self, name: str, sums: Tensor) -> None:
+        """Add what a backward pass gave back."""
+        self.differentiable |= torch.is_grad_enabled()
+        _add(self._gradients[torch._C._current_graph_task_id()], name, sums)
+
+    def gradients(self, aside: Set[int]) -> dict[str, Tensor]:
+        """Return what backward passes gave back in sum, but for some of these by their numbers."""
+        found: dict[str, Tensor] = {}
+        for number, given in self._gradients.items():
+            if number not in aside:
+                for name, sums in given.items():
+                    _add(found, name, sums)
+        return found
 
     def _sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool = False) -> Tensor | None:
         """Sketch the signed sums over the samples, of their own tokens alone; None where the rows are no samples."""

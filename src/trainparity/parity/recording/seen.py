@@ -1,7 +1,7 @@
 """What forward passes have shown so far, by name: the rows of a trace's activations."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import torch
 from torch import Tensor
@@ -70,26 +70,31 @@ class Seen:
         counts = [sum(one.numbers[name] for one in passes) for name in self.names]
         return torch.tensor(counts, dtype=torch.int64)
 
-    def given_back(self, passes: Sequence[Pass]) -> Tensor:
+    def given_back(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:
         """Return for each pass the sum of the gradients of what the loss is made of: float64 [n, size].
 
-        Zeros where passes share a loss, as those of a discriminator over real and made samples do.
+        Those of backward passes `aside` don't count. Zeros where passes share a loss, as those of a discriminator over
+        real and made samples do.
         """
         found = torch.zeros(len(passes), self._size, dtype=torch.float64)
-        numbers = [number for one in passes for number in one.backwards]
+        numbers = [number for one in passes for number in one.backwards - aside]
         if len(numbers) > len(set(numbers)):
             return found
         for row, one in zip(found, passes, strict=True):
-            returned = one.gradients.keys() & set(self.outputs)
-            for name in returned or list(one.gradients)[:1]:  # of a model that makes its loss: what comes back first
-                row += one.gradients[name]
+            gradients = one.gradients(aside)
+            returned = gradients.keys() & set(self.outputs)
+            for name in returned or list(gradients)[:1]:  # of a model that makes its loss: what comes back first
+                row += gradients[name]
         return found
 
-    def sums(self, passes: Sequence[Pass]) -> Tensor:
-        """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size]."""
+    def sums(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:
+        """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size].
+
+        Those of backward passes `aside` don't count.
+        """
         found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)
         for one in passes:
-            for kind, values in enumerate((one.activations, one.gradients)):
+            for kind, values in enumerate((one.activations, one.gradients(aside))):
                 for name, value in values.items():
                     found[kind, self.names.index(name)] += value
         return found

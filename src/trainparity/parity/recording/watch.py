@@ -82,9 +82,9 @@ class StepWatch:
         for handle in self.optimizer.handles if isinstance(self.optimizer, Joint) else ():
             come_last(handle)
 
-    def _backward_ended(self) -> None:
+    def _backward_ended(self, captured: bool) -> None:
         self._come_last()
-        self.forward.next_micro_batch()
+        self.forward.backward_ended(captured=captured)
 
     def close(self) -> None:
         """Remove all hooks."""
