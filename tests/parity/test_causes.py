@@ -52,6 +52,11 @@ def warming_up(step: int) -> float:
     return 0.1 * step
 
 
+def held_by(name: str) -> dict[str, dict[str, str]]:
+    """The bias's optimizer, and that of all else."""
+    return {"optimizers": {key: name if key == "a.bias" else "SGD" for key in SHAPES}}
+
+
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
 BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
@@ -305,6 +310,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "optimizer-state": [
         ({}, {**only_update(1.1), "layout": {"optimizer": "Adam"}}),
+        ({"layout": held_by("SGD")}, {**only_update(1.1), "setting__lr": HEAD_TWICE, "layout": held_by("Muon")}),
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
         ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
     ],

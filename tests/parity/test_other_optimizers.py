@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
-from tests.support.against_twins import compared, train_in_parts
+import trainparity
+from tests.support.against_twins import LABELS, compared, train_in_parts
 
 Made = Callable[[nn.Module], torch.optim.Optimizer]
 
@@ -62,3 +64,29 @@ def test_gradients_shortened_each_by_hand_are_clipping_where_one_is_dropped(tmp_
     )
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+
+
+def _train_by_two(folder: Path, twin: int, *, matrices_alone: bool) -> None:
+    """Train with SGD for matrices and Adam for all else, and the last bias by the one or the other."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    first, bias, last, other = model.parameters()
+    updates = [
+        torch.optim.SGD([first, last] if matrices_alone else [first, last, other], lr=0.1),
+        torch.optim.Adam([bias, other] if matrices_alone else [bias], lr=0.01),
+    ]
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, updates, folder, twin=twin, interval=1):
+        for _ in range(4):
+            for one in updates:
+                one.zero_grad()
+            cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+            for one in updates:
+                one.step()
+
+
+def test_a_parameter_of_another_member_is_told_from_its_learning_rate(tmp_path: Path) -> None:
+    verdict = compared(*(partial(_train_by_two, matrices_alone=alone) for alone in (True, False)), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "optimizer-state"), verdict.explanation
+    assert str(verdict.explanation).startswith("2.bias: updated by Adam in ")
+    assert compared(*[partial(_train_by_two, matrices_alone=True)] * 2, tmp_path / "same").verdict == "bitwise"

@@ -93,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     # The gradient is right and the update is not.
     unmoved.none_for_zeros,
     unmoved.parameters_not_updated,
+    optimizer.held_by_another,
     rate.learning_rate,
     rate.schedule,
     clipping.clipped_in_parts,

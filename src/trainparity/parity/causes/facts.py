@@ -35,6 +35,12 @@ def options(difference: Difference) -> list[str]:
     return [name for name in _names(difference) if name != "lr" and _differs(difference, name)] + choices(difference)
 
 
+def of_another_class(difference: Difference) -> list[str]:
+    """Return the parameters that are held by an optimizer of one class in one run, and of another in the other."""
+    left, right = (trace.layout.optimizers for trace in difference.traces)
+    return [name for name in left if right.get(name, left[name]) != left[name]]
+
+
 def choices(difference: Difference) -> list[str]:
     """Return the options that are words and differ."""
     left, right = difference.left.layout.choices, difference.right.layout.choices

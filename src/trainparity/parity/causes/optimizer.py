@@ -16,6 +16,28 @@ def _options_differ(difference: Difference) -> bool:
     return bool(facts.options(difference))
 
 
+def _held_otherwise(difference: Difference) -> bool:
+    return bool(facts.of_another_class(difference))
+
+
+@rule(
+    "optimizer-state",
+    "update",
+    proof="of several optimizers that step together one of another class holds a parameter",
+    advice="give each parameter to an optimizer of one class in both runs, as matrices to Muon and all else to Adam",
+    differs=_held_otherwise,
+)
+def held_by_another(difference: Difference) -> Finding | None:
+    """Parameters that were moved from one optimizer to another."""
+    if not (names := facts.of_another_class(difference)) or not difference.may_be_update:
+        return None
+    left, right = (trace.layout.optimizers[names[0]] for trace in difference.traces)
+    return Finding(
+        f"{some(names)}: updated by {left} in {difference.runs[0]} and by {right} in {difference.runs[1]}",
+        {"parameters": names},
+    )
+
+
 @rule(
     "optimizer-state",
     "update",

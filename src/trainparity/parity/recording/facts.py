@@ -1,12 +1,13 @@
 """What a model and its optimizer are, which does not change from step to step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in
+from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.shards import full_each
 from trainparity.parity.recording.sketch import norm
 from trainparity.parity.recording.unwrap import own_part, plain_name
@@ -33,8 +34,18 @@ def layout_of(
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
         "optimizer": type(own_part(optimizer)).__name__,
+        "optimizers": _classes(optimizer, parameters),
         "choices": _choices(optimizer),
     }
+
+
+def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the class of the optimizer that holds a parameter, by its name; of one class there is nothing to tell."""
+    members = optimizer.members if isinstance(optimizer, Joint) else []
+    if len({type(member) for member in members}) < 2:
+        return {}
+    held = {id(p): type(one).__name__ for one in members for group in one.param_groups for p in group["params"]}
+    return {name: held[id(p)] for name, p in parameters.items() if id(p) in held}
 
 
 def _choices(optimizer: torch.optim.Optimizer) -> dict[str, str]:

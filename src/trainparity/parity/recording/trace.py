@@ -70,6 +70,8 @@ class Layout(Record):
     """Modules whose training and evaluation modes differ in what they compute: active dropout, batch statistics."""
     optimizer: str = ""
     """Class of the optimizer."""
+    optimizers: dict[str, str] = Field(default_factory=dict)
+    """Class of that which holds a parameter, by its name, where several of more than one class step together."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Its options that are words, as `line_search_fn`, or None."""
     settings: Settings = Field(default_factory=dict)
