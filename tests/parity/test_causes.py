@@ -57,6 +57,22 @@ def held_by(name: str) -> dict[str, dict[str, str]]:
     return {"optimizers": {key: name if key == "a.bias" else "SGD" for key in SHAPES}}
 
 
+def averaged(by: float, factor: float = 1.0) -> dict[str, Any]:
+    """A frozen parameter that the loop writes after each step, and that the next gradient depends on."""
+
+    def changed(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return scaled(factor, "a.bias", since=1)(step, scaled(0, "a.weight")(step, found))
+
+    made = trace(gradients=scaled(0, "a.weight")).arrays
+    written = 1 + by * torch.arange(T)[:, None, None] * ~all_but("a.weight")[:, :, None]
+    return {
+        "gradients": changed, "held": all_but("a.weight"), "frozen": ~all_but("a.weight"),
+        **{f"{kind}__sketch": made[f"{kind}/sketch"] * written for kind in ("start", "weight")},
+    }  # fmt: skip
+
+
+CENTRE = {"layout": {"buffers": {"a.centre": [4]}}}
+SPECTRAL = {"layout": {"buffers": {"norm._u": [4]}, "modules": MODULES | {"norm": "_SpectralNorm"}}}
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
 BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
@@ -78,6 +94,7 @@ APPLIED_AGAIN = {
 NEVER_REDUCED = {
     "gradients": scaled(0), "rank__micro": NO_MICRO, "rank__missing": torch.ones(T, 2, P, dtype=torch.bool),
 }  # fmt: skip
+DREW_ON_TWO = {"ranks": 2, "rank__drew": whole(T, 2), "rank__random_state": whole(T, 2, value=0)}
 DREW = {"rank__drew": whole(T, 1)}
 BACK = ["a", "norm", "drop", "b", "(output)"]
 GELU = {**MODULES, "b": "GELU"}
@@ -178,13 +195,14 @@ PROVED: dict[str, list[Pair]] = {
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
         (COARSE, {**COARSE, "start__sketch": DECAYED}),
-        ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}),
+        ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}), (averaged(0.01), averaged(0.02, 1.5)),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),
         ({**DREW}, {"gradients": OFF, "activations": {"a": 0.1}, "evaluating": evaluating("a")}),
     ],
     "samples": [
+        (ranks_part(), {"ranks": 2, **seen(IDS + 1)}),
         ({}, {"gradients": OFF, **seen(IDS + 1)}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], torch.zeros(T, 1, dtype=torch.int64)], 1))}),
         ({}, {"gradients": OFF, **seen(torch.cat([IDS[:, :-1], IDS[:, :1]], 1))}),
@@ -263,10 +281,13 @@ PROVED: dict[str, list[Pair]] = {
     "randomness": [
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW, "rank__random_state": whole(T, 1, value=9)}),
         ({}, {"gradients": OFF, "activations": OTHER_INPUT}),
+        (DREW_ON_TWO, {**DREW_ON_TWO, "gradients": OFF, "activations": {"b": 0.1},
+                       "rank__random_state": torch.tensor([[0, 9]] * T)}),
         (DREW, {"gradients": OFF, "activations": {"drop": 0.1}, **DREW}),
     ],
     "forward": [
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
+        (SPECTRAL, {**SPECTRAL, "parts": 2, "buffer": 0.1, "gradients": OFF}),
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
@@ -319,7 +340,10 @@ PROVED: dict[str, list[Pair]] = {
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "gradients": OFF}),
         (STORED, {**STORED, **only_update(1.08), "activation__sketch": OFF_SINCE_TWO}),
     ],
-    "buffers-only": [({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1})],
+    "buffers-only": [
+        ({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1}),
+        (CENTRE, {**CENTRE, "buffer": 0.1, "gradients": scaled(1.5, "a.bias", since=1)}),
+    ],
 }  # fmt: skip
 
 MISSED: dict[str, Pair] = {
@@ -582,3 +606,16 @@ def test_what_backward_made_is_no_multiple_where_it_was_not_recorded() -> None:
     assert (nothing.own_scale, nothing.own_factor, own_gradients_agree(nothing)) == (None, 1.0, None)
     twice = difference({}, {"weights": (2.0,)})
     assert twice.own_factor == pytest.approx(2.0) and own_gradients_agree(twice)
+
+
+def test_a_buffer_that_feeds_the_next_loss_is_told_from_running_statistics() -> None:
+    """Those of BatchNorm, which each rank may keep for itself, have no part in what differs later."""
+    late = {"buffer": 0.1, "gradients": scaled(1.5, "a.bias", since=1)}
+    fed, beside = judge(CENTRE, {**CENTRE, **late}), judge({}, late)
+    assert (fed.cause, fed.step, fed.weights) == ("buffers-only", 0, "different")
+    assert beside.cause != "buffers-only" and beside.step == 1
+
+
+def test_micro_batches_of_equal_size_are_not_said_to_be_unequal() -> None:
+    found = judge({"parts": 4}, {"parts": 4, "weights": (2.0, 1.0, 2.0, 1.0)})
+    assert found.cause == "loss-normalisation" and "of unequal size" not in str(found.explanation)

@@ -45,3 +45,25 @@ def test_a_loss_that_is_not_finite_in_single_precision_is_the_loss(tmp_path: Pat
     _train(tmp_path / "b", overflow_at=2, enabled=False)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 2)
+
+
+def _train_with_overflows(folder: Path, parts: tuple[int, ...]) -> None:
+    """Let the gradients of some of a model's four parameters overflow in a step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with trainparity.record(model, optimizer, folder):
+        for step, batch in enumerate(torch.randn(4, 16, 6)):
+            optimizer.zero_grad()
+            scaler.scale(model(batch).square().mean()).backward()
+            for part in parts if step == 2 else ():
+                [*model.parameters()][part].grad.fill_(torch.inf)  # type: ignore[union-attr]
+            scaler.step(optimizer)
+            scaler.update()
+
+
+def test_which_tensors_overflow_in_a_step_that_both_skip_decides_nothing(tmp_path: Path) -> None:
+    for name, parts in (("a", (0, 2)), ("b", (2, 3))):
+        _train_with_overflows(tmp_path / name, parts)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "equivalent", found.explanation

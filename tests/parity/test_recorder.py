@@ -14,6 +14,7 @@ from torch import nn
 import trainparity
 from tests.support import warm
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.integrity import checksum
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import RecordError
 
@@ -499,3 +500,46 @@ def test_a_step_made_by_a_parent_class_with_instances_of_its_own_is_one_step(tmp
     trace = Trace.load(tmp_path / "a")
     assert trace.layout.steps == [0, 1, 2] and bool(trace.arrays["gradient/norm"].any(1).all())
     assert trace.arrays["setting/lr"][:, 0].tolist() == pytest.approx([0.1, 0.09, 0.081])
+
+
+class Listed(nn.Module):
+    """Gives its parameters as a list, as optimizers take them too (MAML-Pytorch's `Learner`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vars = nn.ParameterList([nn.Parameter(torch.ones(2, 4)), nn.Parameter(torch.zeros(2))])
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(inputs, *self.vars)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.vars
+
+
+def test_a_model_that_lists_its_parameters_is_recorded(tmp_path: Path) -> None:
+    model = Listed()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path):
+        for batch in torch.randn(3, 8, 4):
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+    assert Trace.load(tmp_path).layout.steps == [0, 1, 2]
+
+
+def test_a_trace_that_an_earlier_version_wrote_is_not_damaged(tmp_path: Path) -> None:
+    """It has none of the fields that are new since then."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path):
+        model(torch.ones(3, 4)).square().mean().backward()
+        optimizer.step()
+    path = tmp_path / "trace.json"
+    written = json.loads(path.read_text())
+    del written["optimizers"]
+    path.write_text(json.dumps(written))
+    with pytest.raises(RecordError, match="not as it was written"):
+        Trace.load(tmp_path)
+    written["checksum"] = checksum(written, (tmp_path / "trace.safetensors").read_bytes())
+    path.write_text(json.dumps(written))
+    assert Trace.load(tmp_path).layout.optimizers == {}

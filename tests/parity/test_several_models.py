@@ -509,3 +509,60 @@ def test_a_step_whose_recording_fails_is_not_left_out(tmp_path: Path) -> None:
 
 def _fails() -> Any:
     raise MemoryError
+
+
+def _actor_and_critic(frozen: bool, parts: int, folder: Path, twin: int) -> None:
+    """Train a critic on states and actions, then an actor by what the critic says of its own actions."""
+    torch.manual_seed(0)
+    actor, critic = nn.Linear(4, 2), nn.Bilinear(4, 2, 1)
+    updates = [torch.optim.Adam(model.parameters(), lr=1e-2) for model in (critic, actor)]
+    with (
+        trainparity.record(critic, updates[0], folder, twin=twin, interval=1),
+        trainparity.record(actor, updates[1], folder, twin=twin, name="actor", interval=1),
+    ):
+        for states in REAL.view(STEPS, BATCH, 4):
+            updates[0].zero_grad()
+            for some in states.chunk(parts):
+                (critic(some, some[:, :2]) - some.sum(1, keepdim=True)).square().sum().div(BATCH).backward()
+            updates[0].step()
+            updates[1].zero_grad()
+            critic.requires_grad_(not frozen)
+            for some in states.chunk(parts):
+                (-critic(some, actor(some)).sum() / BATCH).backward()
+            critic.requires_grad_(True)
+            updates[1].step()
+
+
+def test_what_an_actors_loss_gives_a_critic_that_throws_it_away_is_none_of_its_samples(tmp_path: Path) -> None:
+    for twin in range(3):
+        _actor_and_critic(False, 1, tmp_path / "a", twin)
+    _actor_and_critic(True, 2, tmp_path / "b", 0)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "equivalent", found.explanation
+
+
+def _two_heads(zeroes: bool, folder: Path) -> None:
+    """Train two parts by a loss each, after another one has come through both."""
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Linear(4, 1), nn.Linear(4, 1)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder, interval=1):
+        for rows in REAL.view(STEPS, BATCH, 4):
+            (model[0](rows).mean() + 3 * model[1](rows).mean()).backward()
+            if zeroes:
+                optimizer.zero_grad()
+            for part in model:
+                part(rows).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def test_another_loss_that_is_not_thrown_away_is_named_where_parts_have_their_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        _two_heads(name == "a", tmp_path / name)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation
+    assert found.advice == (
+        "call optimizer.zero_grad() where the reference does, as before a model's own loss goes backward where another "
+        "model's came through it"
+    )

@@ -26,7 +26,7 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
     if not isinstance(model, nn.Module):
         kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise TypeError(f"the model is {kind}; give a torch.nn.Module")
-    if next(model.parameters(), None) is None:
+    if next(iter(model.parameters()), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
     if isinstance(model, torch.jit.ScriptModule):
         raise TypeError("the model is a ScriptModule, which takes no hooks; record the module it was made of")

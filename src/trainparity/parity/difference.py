@@ -1,7 +1,7 @@
 """Two traces at the first step that is beyond the noise floor: what the search for the cause looks at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -16,6 +16,7 @@ from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_par
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.running_statistics import of_batchnorm
 from trainparity.parity.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
@@ -94,6 +95,22 @@ class Difference:
         if self.beyond["update"] or self.beyond["weight"]:
             return "update"
         return "buffer" if self.beyond["buffer"] else None
+
+    @cached_property
+    def fed_by_buffers(self) -> bool:
+        """Whether buffers alone differ, for the first time, and the training from the next step on, made with them.
+
+        No loss of a training is made with BatchNorm's running statistics.
+        """
+        if self.stage != "buffer" or self.row + 1 == len(self.left.layout.steps):
+            return False
+        off = times(self.distances("buffer"), self.floor["buffer"])[: self.row + 1] > self.margin
+        others = [not of_batchnorm(self.left.layout, name) for name in names(self.left, "buffer")[:-1]]
+        seen = off[:, :-1][:, others].any(1)
+        return bool(seen[-1] and not seen[:-1].any()) and replace(self, row=self.row + 1).stage in (
+            "gradient",
+            "update",
+        )
 
     @cached_property
     def passes_part(self) -> bool:

@@ -39,7 +39,7 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     apart = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
     lost = ~ours.isfinite(), ~theirs.isfinite()
     apart = torch.where(lost[0] ^ lost[1], torch.inf, torch.where(lost[0] & lost[1], torch.nan, apart))
-    masked = (lost[0] & lost[1]) & (_same_constants(left, right) if kind == "buffer" else _skipped(left, right))
+    masked = lost[0] & lost[1] & _same_constants(left, right) if kind == "buffer" else _overflowed(left, right, lost)
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right, kind)
@@ -88,10 +88,13 @@ def _same_constants(left: Trace, right: Trace) -> Tensor:
     return (ours == ours[:1]).all(0) & (ours == theirs).all(0)
 
 
-def _skipped(left: Trace, right: Trace) -> Tensor:
-    """Return the steps in which neither run changed a weight: bool [T, 1]."""
+def _overflowed(left: Trace, right: Trace, lost: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the steps in which both runs lost some tensors of a kind, and neither changed a weight: bool [T, 1].
+
+    Which of the tensors overflow is a matter of rounding.
+    """
     still = [(sketches(trace, "update") == 0).flatten(1).all(1) for trace in (left, right)]
-    return (still[0] & still[1])[:, None]
+    return (still[0] & still[1] & lost[0].any(1) & lost[1].any(1))[:, None]
 
 
 def sketches(trace: Trace, kind: Compared) -> Tensor:

@@ -125,7 +125,7 @@ class Recorder:
         if (other := _OPEN.get(folder)) is not None:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
-        self._after = session.watch.optimizer.register_step_post_hook(self._updated)
+        self._see_steps()
         session.watch.clipping.on_skipped = self._finish
         session.start(0)
         atexit.register(self._close_at_exit)
@@ -169,7 +169,12 @@ class Recorder:
         self._check_open()
         self._after.remove()
         self._session.watch.go_on_with(optimizer)
-        self._after = self._session.watch.optimizer.register_step_post_hook(self._updated)
+        self._see_steps()
+
+    def _see_steps(self) -> None:
+        watch = self._session.watch
+        self._after = watch.optimizer.register_step_post_hook(self._updated)
+        watch.after = [self._after]
 
     def close(self) -> None:
         """Write the trace and remove all hooks."""

@@ -105,6 +105,9 @@ def judge_traces(
     )
     if rows:
         difference = Difference(left, right, floor, margin, min(rows), names)
+        before = replace(difference, row=max(0, difference.row - 1))
+        if difference.row not in apart + facts and before.fed_by_buffers:
+            difference = before
         if undecided := line_search_parts(difference):
             return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": undecided})
         return explain(verdict, difference)

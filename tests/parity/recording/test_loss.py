@@ -128,3 +128,11 @@ def test_a_product_with_what_other_ranks_returned_is_told(of_all_ranks: set[int]
     loss = (outputs @ torch.cat([outputs, IMAGES]).T).logsumexp(1).mean()
     found = look([loss], {outputs.grad_fn}, of_all_ranks)
     assert (bool(found.coupled_by), found.gathered) == (True, gathered)
+
+
+def test_what_only_moves_numbers_rounds_none() -> None:
+    outputs = (IMAGES.bfloat16().requires_grad_() * 1).unflatten(0, (4, 2))
+    ends = {outputs.grad_fn}
+    moved = outputs.flatten(0, 1)[:, 1:].gather(1, LABELS[:, None] % 3).squeeze(1).clamp(min=0).float().square().sum()
+    assert look([moved], ends).unit_roundoff == 2.0**-24
+    assert look([(outputs * 3).float().sum()], ends).unit_roundoff == 2.0**-8

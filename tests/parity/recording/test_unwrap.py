@@ -6,10 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import PostLocalSGDOptimizer
 
-from trainparity.parity.recording.unwrap import reshard
+from trainparity.parity.recording.unwrap import reshard, unwrap_optimizer
 
 
 @pytest.fixture
@@ -28,3 +30,9 @@ def test_after_an_evaluation_a_model_holds_what_its_optimizer_holds(mesh: Device
     assert any(one is not other for one, other in zip(model.parameters(), held, strict=True))
     reshard(model)
     assert all(one is other for one, other in zip(model.parameters(), held, strict=True))
+
+
+def test_an_optimizer_without_hooks_of_its_own_is_the_one_inside(mesh: DeviceMesh) -> None:
+    inside = torch.optim.SGD(nn.Linear(2, 1).parameters())
+    outside = PostLocalSGDOptimizer(inside, PeriodicModelAverager(period=4, warmup_steps=100))
+    assert unwrap_optimizer(outside) is inside

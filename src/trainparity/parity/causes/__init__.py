@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     start.changed_between_steps,
     start.not_moved_back,
     start.weights_not_loaded,
+    start.averaged_otherwise,
     unmoved.made_after_the_optimizer,
     modes.eval_mode,
     backward.flows_through_targets,
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     optimizer.other_update_before,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
+    forward.power_iterations,
     randomness.randomness,
     precision.other_format,
     # What no named fault explains, placed by outputs and their gradients.
@@ -103,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     precision.updates_round_otherwise,
     optimizer.optimizer_state,
     optimizer.other_update,
+    buffers.fed_by_buffers,
     buffers.buffers_only,
 )
 

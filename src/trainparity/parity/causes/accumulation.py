@@ -64,9 +64,17 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "
             f"away before a later one, and {difference.who(early[1])} does not",
             evidence,
-            advice="call optimizer.zero_grad() after the optimizer's step, not between micro-batches",
+            advice=_NOT_BETWEEN if early[1] else _WHERE_THE_REFERENCE_DOES,
         )
     return None
+
+
+_NOT_BETWEEN = "call optimizer.zero_grad() after the optimizer's step, not between micro-batches"
+
+_WHERE_THE_REFERENCE_DOES = (
+    "call optimizer.zero_grad() where the reference does, as before a model's own loss goes backward where another "
+    "model's came through it"
+)
 
 
 def _carried(trace: Trace, row: int) -> float:
@@ -103,11 +111,9 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
     if left.any():  # shards: what each pass made is not known, but what it left behind
         return bool(((left[:, :-1] > 0) & (held[:, 1 : left.shape[1]] == 0)).any())
     count = min(int(trace.arrays["rank/backwards"][row].amax()), micro.shape[1], held.shape[1])
-    zeroed = [number for number in range(1, count) if bool((held[:, number] == 0).any())]
-    if not zeroed or not micro[:, : zeroed[-1]].any():
-        return False
-    last = micro[:, zeroed[-1] : count].sum(1).mean(0)
-    return fit(last, trace.arrays["rank/total"][row][0])[1] < 1e-3
+    zeroed = [n for n in range(1, count) if bool((held[:, n] == 0).any()) and bool(micro[:, :n].any())]
+    last = (micro[:, number:count].sum(1).mean(0) for number in zeroed)
+    return any(fit(one, trace.arrays["rank/total"][row][0])[1] < _SAME for one in last)
 
 
 @rule(

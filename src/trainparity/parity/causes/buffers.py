@@ -4,6 +4,7 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
+from trainparity.parity.running_statistics import of_batchnorm
 
 
 @rule(
@@ -14,7 +15,7 @@ from trainparity.parity.distance import ALL
 )
 def buffers_only(difference: Difference) -> Finding | None:
     """Gradients, updates and weights are the same training; only buffers differ."""
-    if difference.stage != "buffer":
+    if difference.stage != "buffer" or difference.fed_by_buffers:
         return None
     names = [name for name in difference.beyond["buffer"] if name != ALL]
     evidence: Evidence = {"buffers": names, "distance": difference.distance("buffer")}
@@ -24,6 +25,13 @@ def buffers_only(difference: Difference) -> Finding | None:
             f"only buffers differ, first {some(names)}, over the same samples in the same passes",
             evidence,
             "compare what updates them, as the momentum of BatchNorm's running statistics",
+        )
+    if counter is None and not all(of_batchnorm(difference.left.layout, name) for name in names):
+        return Finding(
+            f"only buffers differ, first {some(names)}: what is put into them depends on how the batch is cut, or in "
+            "which order it comes",
+            evidence,
+            "gather what all ranks and micro-batches put into them, in one order",
         )
     if counter is None:
         return Finding(
@@ -39,6 +47,27 @@ def buffers_only(difference: Difference) -> Finding | None:
         evidence | {"batches_counted": counts},
         "compare the number of passes in training mode: micro-batches, validation without model.eval(), activation "
         "checkpointing that runs a BatchNorm again",
+    )
+
+
+@rule(
+    "buffers-only",
+    "buffers",
+    proof="gradients, updates and weights agree until buffers that are no running statistics of BatchNorm have parted "
+    "in the step before",
+    advice="compare what updates them: such as a centre, a code book or a queue that all ranks put their share into",
+)
+def fed_by_buffers(difference: Difference) -> Finding | None:
+    """Buffers that the next step's loss is made with."""
+    if not difference.fed_by_buffers:
+        return None
+    names = [
+        name for name in difference.beyond["buffer"] if name != ALL and not of_batchnorm(difference.left.layout, name)
+    ]
+    return Finding(
+        f"buffers differ first, {some(names)} at step {difference.step}, where gradients, updates and weights agree: "
+        "those of the next step, which is made with them, do not",
+        {"buffers": names, "distance": difference.distance("buffer")},
     )
 
 

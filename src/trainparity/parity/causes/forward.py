@@ -50,6 +50,31 @@ def forward(difference: Difference) -> Finding | None:
     )
 
 
+@rule(
+    "forward",
+    "forward",
+    proof="what spectral normalisation keeps of its power iterations differs, and one run makes more forward passes, "
+    "of which each iterates once",
+    advice="compare runs with as many forward passes in training mode, or normalise by the whole spectrum: "
+    "torch.linalg.matrix_norm(weight, 2)",
+)
+def power_iterations(difference: Difference) -> Finding | None:
+    """Spectral normalisation divides by another estimate of the norm where it has iterated more often."""
+    kinds = difference.left.layout.modules
+    names = [
+        name for name in difference.beyond["buffer"]
+        if "SpectralNorm" in kinds.get(name.rpartition(".")[0], "") or name.endswith(("weight_u", "weight_v"))
+    ]  # fmt: skip
+    passes = [int((trace.arrays["rank/rows"][difference.row] > 0).sum(1).amax()) for trace in difference.traces]
+    if not names or passes[0] == passes[1] or not same_start(difference):
+        return None
+    return Finding(
+        f"spectral normalisation iterates once in each forward pass, of which there are {passes[0]} in "
+        f"{difference.runs[0]} and {passes[1]} in {difference.runs[1]}: it divides by other norms ({some(names)})",
+        {"forward_passes": [float(count) for count in passes], "buffers": names},
+    )
+
+
 def _hidden_by_rounding(difference: Difference) -> str | None:
     """Return where forward passes part in a coarse format, within its floor, though all before is equal to the bit."""
     if difference.distance("start") or not is_coarse(difference.left.layout) or not same_cut(difference):

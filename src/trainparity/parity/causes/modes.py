@@ -1,8 +1,7 @@
 """Modules in evaluation mode."""
 
-import torch
-
 from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import other_samples
 from trainparity.parity.difference import Difference
 
 
@@ -17,11 +16,6 @@ def _odd(difference: Difference) -> list[str]:
     if modes is None or list(difference.right.layout.modules) != names:
         return []
     return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
-
-
-def _other_samples(difference: Difference) -> bool:
-    hashes = difference.pair("samples")
-    return hashes is not None and not torch.equal(*hashes)
 
 
 def _one_alone_draws(difference: Difference) -> bool:
@@ -44,7 +38,7 @@ def eval_mode(difference: Difference) -> Finding | None:
         return None
     effective = set(odd) & set(difference.left.layout.modal)
     agree = difference.chain.outputs_agree and not _one_alone_draws(difference)
-    if not effective and (agree or _other_samples(difference)):
+    if not effective and (agree or other_samples(difference)):
         return None  # modules that compute the same in both modes, or others that were given something else
     names = list(difference.left.layout.modules)
     shown = [name for name in odd if name in effective] or odd

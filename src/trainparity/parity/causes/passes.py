@@ -17,6 +17,12 @@ def same_start(difference: Difference) -> bool:
     return hashes is not None and torch.equal(*hashes)
 
 
+def other_samples(difference: Difference) -> bool:
+    """Tell whether the runs see other samples at the step, in whatever order."""
+    hashes = difference.pair("samples")
+    return hashes is not None and not torch.equal(*hashes)
+
+
 def same_cut(difference: Difference) -> bool:
     """Tell whether both runs hand the samples to the model in passes of the same sizes."""
     left, right = (rows_per_pass(trace, difference.row) for trace in difference.traces)
@@ -95,11 +101,13 @@ def made_by_backward(trace: Trace, row: int) -> Tensor:
     A discriminator's are so, that the generator's loss went through, before its own step.
     """
     micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
-    zeroed = [number for number in range(min(held.shape[1], micro.shape[1])) if not held[:, number].any()]
-    last = micro[:, zeroed[-1] :].sum(1).mean(0) if zeroed else torch.zeros(0)
-    as_is, left_over = fit(last, trace.arrays["rank/total"][row][0]) if last.any() else (0.0, 1.0)
-    whole = micro.sum(1).mean(0)
-    return last if max(abs(as_is - 1), left_over) < _AS_MADE else whole
+    for number in range(min(held.shape[1], micro.shape[1])):  # parts of a model may each be held by none of the others
+        last = micro[:, number:].sum(1).mean(0)
+        if not held[:, number].any() and last.any():
+            as_is, left_over = fit(last, trace.arrays["rank/total"][row][0])
+            if max(abs(as_is - 1), left_over) < _AS_MADE:
+                return last
+    return micro.sum(1).mean(0)
 
 
 def own_alone(trace: Trace, row: int) -> bool:

@@ -1,5 +1,7 @@
 """Terms of the loss that are made of weights or of gradients."""
 
+import math
+
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule, some
@@ -71,6 +73,9 @@ def _multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] 
     found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
     if not found or len(found) < len([place for place in places if ours[place].any()]):
         return None
+    shapes = list(difference.left.layout.parameters.values())
+    if all(math.prod(shapes[place]) == 1 for place, _, _ in found):
+        return None  # any one number is a multiple of another
     factor = max((one for _, one, _ in found), key=abs)
     if any(rest > _PENALTY_LEFT_OVER or abs(one - factor) > _PENALTY_LEFT_OVER * abs(factor) for _, one, rest in found):
         return None

@@ -1,5 +1,7 @@
 """Random numbers drawn in the forward pass."""
 
+import torch
+
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import one_passes_more_aside
@@ -30,7 +32,8 @@ def randomness(difference: Difference) -> Finding | None:
         "samples_of_each_pass": [str(r) for r in rows],
     }
     if any(d.any() for d in drew):
-        same_state = int(states[0][0]) == int(states[1][0])
+        common = min(map(len, states))  # ranks, which each have a generator
+        same_state = torch.equal(*(state[:common] for state in states))
         dropped = "Dropout" in difference.activation_kind() and module_of(first) in difference.left.layout.modal
         both_drew, compiled = bool(drew[0].any()) == bool(drew[1].any()), _one_is_compiled(difference)
         if same_state and rows[0] == rows[1] and both_drew and not dropped and not compiled:

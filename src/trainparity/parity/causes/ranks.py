@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import backward_makes_equal, own_alone
+from trainparity.parity.causes.passes import backward_makes_equal, other_samples, own_alone
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.clipping import NO_CLIP
 from trainparity.parity.recording.trace import Trace
@@ -46,6 +46,8 @@ def clipped_by_own_norms(difference: Difference) -> Finding | None:
 def ranks_disagree(difference: Difference) -> Finding | None:
     """Each rank's hash of its gradients (after reduction) and weights: missing or partial all-reduce."""
     for side, trace, row in _disagreements(difference):
+        if side == difference.runs[0] and part_on_purpose(difference):
+            continue
         evidence = _evidence(side, trace, row)
         missing = trace.arrays["rank/missing"][row]
         partial = (missing.any(0) & ~missing.all(0)).nonzero().flatten().tolist()
@@ -61,6 +63,12 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         why = f"the ranks of {side} hold different parameters after step {step}: {what}"
         return Finding(why, evidence, _ALIKE if evidence["gradients_agree"] and not partial else "")
     return None
+
+
+def part_on_purpose(difference: Difference) -> bool:
+    """Tell whether the reference's ranks alone part, as those that average weights now and then, over other samples."""
+    parted = [bool(_disagree(trace)[difference.row]) for trace in difference.traces]
+    return parted == [True, False] and other_samples(difference)
 
 
 _ALIKE = (

@@ -6,6 +6,7 @@ import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
+from trainparity.parity.causes.ranks import part_on_purpose
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, without
 from trainparity.parity.margin import is_coarse
@@ -80,7 +81,8 @@ def _one_would_hide(difference: Difference) -> bool:
 def other_samples(difference: Difference) -> Finding | None:
     """Other samples, more or fewer of them, or some of them twice."""
     hashes, counts = difference.pair("samples"), difference.pair("num_samples")
-    if hashes is None or counts is None or (difference.stage != "gradient" and not _samples_differ(difference)):
+    decides = difference.stage == "gradient" or part_on_purpose(difference) or _samples_differ(difference)
+    if hashes is None or counts is None or not decides:
         return None
     if not all(counts) or torch.equal(*hashes):
         return None

@@ -59,6 +59,31 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
 
 
+@rule(
+    "weights-not-loaded",
+    "start",
+    proof="frozen parameters that both loops write between two steps, as an average of weights, begin a step with "
+    "other values, and the step before ended with equal ones",
+    advice="compare how they are updated: the momentum of an average, how often, and from which weights",
+)
+def averaged_otherwise(difference: Difference) -> Finding | None:
+    """The weights of a teacher or a target network, which the loop updates by itself, and otherwise."""
+    row, steps = difference.row, difference.left.layout.steps
+    if row == 0 or steps[row] != steps[row - 1] + 1:
+        return None
+    frozen = torch.logical_and(*difference.at("frozen")) & ~torch.logical_or(*difference.at("held"))
+    for trace in difference.traces:
+        frozen = frozen & (_moved(trace, row) != 0)
+    names = [name for name in difference.beyond["start"] if name != ALL]
+    if not names or not set(names) <= set(difference.named(frozen)):
+        return None
+    return Finding(
+        f"{some(names)}: frozen, and in both runs written between step {steps[row - 1]} and step {difference.step}, "
+        f"with other values in {difference.runs[1]}",
+        {"parameters": names, "distance": difference.distance("start")},
+    )
+
+
 def _moved_between_steps(difference: Difference) -> set[str]:
     """Return the parameters that do not start from what the traced step before has left; at the first step all.
 

@@ -137,8 +137,8 @@ def _reweighted(
         if ratio is not None and float(ratio.amax() - ratio.amin()) > tolerance:
             return Finding(
                 f"micro-batches of {difference.runs[1]} weigh {number(float(ratio.amin()))} to "
-                f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: a mean of means over "
-                "micro-batches of unequal size",
+                f"{number(float(ratio.amax()))} times what they weigh in {difference.runs[0]}: "
+                f"{_how(trace, difference.row)}",
                 {
                     "weights_of_the_reference": left.tolist(),
                     "weights_of_the_other": right.tolist(),
@@ -146,6 +146,16 @@ def _reweighted(
                 },
             )
     return None
+
+
+def _how(trace: Trace, row: int) -> str:
+    """Say what weighs passes otherwise, by their numbers of samples."""
+    if len(set(trace.arrays["rank/rows"][row].flatten().tolist()) - {0}) > 1:
+        return "a mean of means over micro-batches of unequal size"
+    return (
+        "a mean of means, where they count something else than samples, or losses of some that are scaled, or "
+        "gradients that are scaled or reduced again before the next micro-batch"
+    )
 
 
 def _one_number_each(difference: Difference, trace: Trace) -> bool:

@@ -28,6 +28,8 @@ class _BackwardPass:
     """Whether `torch.autograd.grad` hands the parameters' gradients to the loop: what they hold stays as it is."""
     square: float = 0.0
     """Of the L2 norm of the gradients that were there before it."""
+    reached: set[int] = field(default_factory=set)
+    """The parameters that it came to, by identity."""
     sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
 
 
@@ -111,6 +113,7 @@ class BackwardHooks:
             return None
         if not self._in_backward:
             self._enter(captured=is_captured(parameter))
+        self._passes[-1].reached.add(id(parameter))
         if len(self._passes) <= MAX_MICRO_BATCHES:
             if parameter.grad is not None and id(parameter) in self._counted:
                 self._passes[-1].square += norm(parameter.grad) ** 2
@@ -175,6 +178,15 @@ class BackwardHooks:
         trains with them.
         """
         return {one.number for one in self._passes} - {one.number for one in self._training()}
+
+    @property
+    def thrown_away(self) -> Set[int]:
+        """Backward passes, by their numbers, whose gradients are gone when a later one begins."""
+        found: set[int] = set()
+        for place, later in enumerate(self._passes):
+            if not later.square:
+                found |= {one.number for one in self._passes[:place] if one.reached & later.reached}
+        return found
 
     def _training(self) -> Sequence[_BackwardPass]:
         return [one for one in self._passes if not one.captured] or self._passes

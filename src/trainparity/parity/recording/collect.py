@@ -28,7 +28,8 @@ def collect(
         groups: The first rank of each rank's group, int64 [R].
         scale: What the loss was multiplied with, by a gradient scaler.
     """
-    passes = forward.passes()
+    thrown_away = backward.thrown_away
+    passes = [one for one in forward.passes() if not one.is_of_another_loss(thrown_away)]
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
         **{name: value[None] for name, value in own.items()},
@@ -40,7 +41,7 @@ def collect(
         **{name: torch.cat(every[name]) for name in own},
         **_sums(every, groups, scale),
         **_samples(every, groups),
-        "evaluating": passes[0].evaluating if passes else torch.zeros(len(forward.modules), dtype=torch.bool),
+        "evaluating": torch.cat(every["evaluating"]).any(0),
         "made_elsewhere": torch.tensor(len(elsewhere)),
         "judged_elsewhere": torch.tensor(sum(one.judged_elsewhere for one in passes)),
         "rank/reached": torch.cat(every["reached"]),
@@ -60,11 +61,12 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
     reached = [one for one in passes if one.samples is not None and one.reached]
     return {
         "names": ranks.keys_of(forward.seen.names),
-        "sums": forward.sums(aside).transpose(0, 1),
+        "sums": forward.sums(passes, aside).transpose(0, 1),
         "numbers": forward.seen.numbers(passes),
         "given": forward.seen.given_back(passes, aside)[:MAX_MICRO_BATCHES],
         "aside": torch.as_tensor(forward.origins.aside)[None],
         "reached": torch.tensor([len(reached)]),
+        "evaluating": passes[0].evaluating[None] if passes else torch.zeros(1, len(forward.modules), dtype=torch.bool),
         "random_state": torch.tensor([passes[0].state if passes else 0]),
         "drew": torch.tensor([sum(one.drew for one in passes)]),
         "samples": never_zero(torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)),

@@ -220,6 +220,8 @@ class ForwardHooks:
         earlier = self.origins.place(found, module, inputs, keywords, time_first=bool(self._order.known))
         if earlier is not None and earlier.handed_on:
             self.seen.hand_on(earlier)
+        takes = (tensor.grad_fn is not None for tensor in tensors((inputs, keywords)))
+        found.given_by_another = any(takes) and (found.source is None or found.source not in self._passes)
         if self._evaluations.again(found, self._passes[:-1]):
             self._passes.pop()
             self.active, self.evaluated_again = False, True
@@ -266,13 +268,13 @@ class ForwardHooks:
         if self._turned and (seen := self._turned.see(name, output, self._sketch, None)):
             self.seen.note(seen)
 
-    def sums(self, aside: Set[int]) -> Tensor:
-        """Return the step's sums so far, of what modules returned and of its gradients: float64 [2, A, size].
+    def sums(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:
+        """Return the sums over passes of what modules returned and of its gradients: float64 [2, A, size].
 
         Those of backward passes `aside` don't count.
         """
         self.differentiable |= any(one.differentiable for one in self._passes)
-        return self.seen.sums(self.passes(), aside)
+        return self.seen.sums(passes, aside)
 
 
 _MOST_TENSORS = 8

@@ -32,9 +32,8 @@ class Joint(torch.optim.Optimizer):
         self._last: torch.optim.Optimizer | None = None
         self._gradients: dict[Tensor, Tensor] = {}
         self.handles = [member.register_step_pre_hook(self._begins) for member in self.members]
-        """Of the hooks that see each member's step begin."""
-        for member in self.members:
-            member.register_step_post_hook(self._ends)
+        """Of the hooks that see each member's step begin, and end."""
+        self.handles += [member.register_step_post_hook(self._ends) for member in self.members]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]

@@ -107,6 +107,19 @@ class Seen(NamedTuple):
     """That of the coarsest format that an operation on the way to the loss returns."""
 
 
+_EXACT = {
+    f"{name}Backward{number}"
+    for name in (
+        "Abs", "Alias", "AsStrided", "Cat", "Clamp", "ClampMax", "ClampMin", "Clone", "ConstantPadNd", "Diagonal",
+        "Flip", "Gather", "Index", "IndexSelect", "MaskedFill", "MaskedSelect", "Max", "Maximum", "Min", "Minimum",
+        "Narrow", "Neg", "Permute", "Relu", "ReshapeAlias", "Roll", "Select", "Slice", "Split", "SplitWithSizes",
+        "Squeeze", "Stack", "T", "Take", "TakeAlongDim", "Transpose", "Unbind", "UnsafeSplit", "UnsafeView",
+        "Unsqueeze", "View", "Where",
+    )
+    for number in range(3)
+}  # fmt: skip
+"""Operations that return numbers which they are given, or their opposites, and so round nothing."""
+
 _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
 """Operations that couple what lies along a dimension of theirs."""
 
@@ -153,7 +166,9 @@ def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
 
 
 def _unit_roundoff(node: Any) -> float:
-    """Return that of the format in which an operation returns numbers."""
+    """Return that of the format in which an operation returns numbers; 0 of one that computes none."""
+    if node.name() in _EXACT:
+        return 0.0
     return max((number_format(made.dtype).unit_roundoff for made in node._input_metadata), default=0.0)
 
 

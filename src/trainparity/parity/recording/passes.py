@@ -62,6 +62,8 @@ class Pass:
         """The pass whose samples these are, where the loop calls parts of a model one after the other."""
         self.frozen = False
         """Whether the whole model takes no gradient in it: it is a part of the loss of another one."""
+        self.given_by_another = False
+        """Whether it is given what another model has made, and gives it a gradient."""
         self.handed_on = False
         """Whether a later pass is given what it returned."""
         self.judged_elsewhere = False
@@ -113,6 +115,13 @@ class Pass:
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
         return not self.frozen and (self.training or self.reached)
+
+    def is_of_another_loss(self, thrown_away: Set[int]) -> bool:
+        """Tell whether it is part of another model's loss alone, as a critic of an actor's.
+
+        Then the gradients of its backward passes are among those that the loop has `thrown_away`, by their numbers.
+        """
+        return self.given_by_another and bool(self.backwards) and self.backwards <= thrown_away
 
     def reach(self) -> None:
         """Note that a backward pass came through it, and through those that its samples came by."""

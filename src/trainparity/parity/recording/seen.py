@@ -24,11 +24,13 @@ class Seen:
         self._calls: Counter[str] = Counter()
         self._outputs: dict[str, bool] = {}
         """What the loop got from the model or from parts of it, and whether it handed that to another part."""
+        self._counted: set[str] = set()
+        """What it got in passes that belong to the training."""
 
     @property
     def outputs(self) -> list[str]:
         """What the loop got from the model, or from parts of it, and gave to no other part: the loss is made of it."""
-        return [name for name, handed_on in self._outputs.items() if not handed_on]
+        return [name for name, handed_on in self._outputs.items() if not handed_on and name in self._counted]
 
     def note(self, name: str) -> None:
         """Note that something was seen."""
@@ -94,6 +96,7 @@ class Seen:
         """
         found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)
         for one in passes:
+            self._counted.update(one.outputs)
             for kind, values in enumerate((one.activations, one.gradients(aside))):
                 for name, value in values.items():
                     found[kind, self.names.index(name)] += value

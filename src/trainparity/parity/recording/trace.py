@@ -172,7 +172,10 @@ class Trace:
             raise RecordError(f"{path}: damaged: {error}") from None
         except OSError as error:
             raise RecordError(f"{folder}: cannot be read: {error}") from None
-        if checksum(layout.model_dump(mode="json"), content) != layout.checksum:
+        written = layout.model_dump(
+            mode="json", exclude_unset=True
+        )  # an earlier version may not know all of the fields
+        if checksum(written, content) != layout.checksum:
             raise RecordError(f"{path}: damaged: it or trace.json is not as it was written")
         try:
             # Of all formats one: what is computed of two traces wants it, and no number is lost.

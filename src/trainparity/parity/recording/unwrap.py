@@ -43,9 +43,14 @@ def named_parts(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
-    """Return the optimizer inside Accelerate's, Lightning's and Fabric's wrappers, which hold it as `optimizer`."""
+    """Return the optimizer inside Accelerate's, Lightning's and Fabric's wrappers, which hold it as `optimizer`.
+
+    And inside of PyTorch's `PostLocalSGDOptimizer`, which has no hooks of its own.
+    """
     while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
         optimizer = inner
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        optimizer = getattr(optimizer, "optim", optimizer)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
     return optimizer

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
@@ -62,6 +63,8 @@ class StepWatch:
         self._active = False
         self.given = GivenGradients()
         self._groups: Tensor | None = None
+        self.after: list[RemovableHandle] = []
+        """Of hooks that look at what the optimizer's step has left."""
         self._watch_steps_of(self.optimizer)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
@@ -77,8 +80,9 @@ class StepWatch:
             self.forward.on_pass = optimizer.end
 
     def _come_last(self) -> None:
-        """Look at the update after the loop's own step hooks, which may clip: they may be younger."""
-        come_last(self._before)
+        """Look at the update around the loop's own step hooks, which may clip or average: they may be younger."""
+        for handle in (self._before, *self.after):
+            come_last(handle)
         for handle in self.optimizer.handles if isinstance(self.optimizer, Joint) else ():
             come_last(handle)
 
