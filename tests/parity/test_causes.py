@@ -8,7 +8,19 @@ import pytest
 import torch
 
 from tests.support import synthetic
-from tests.support.synthetic import MODULES, SAMPLES, SHAPES, SKETCH, all_but, difference, drawn, judge, scaled, trace
+from tests.support.synthetic import (
+    ACTIVATIONS,
+    MODULES,
+    SAMPLES,
+    SHAPES,
+    SKETCH,
+    all_but,
+    difference,
+    drawn,
+    judge,
+    scaled,
+    trace,
+)
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.parity.causes.loss import scaled as scaled_loss
 from trainparity.parity.causes.passes import own_gradients_agree
@@ -313,6 +325,7 @@ PROVED: dict[str, list[Pair]] = {
         ({"rank__micro": MADE_BACK, "rank__total": MADE_BACK[:, :, 0]}, {"gradients": OFF, "rank__micro": MADE_BACK}),
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
         (LARGE, {**LARGE, "weights": (0.98,), **GIVEN_THE_SAME}),
+        ({}, {"gradients": OFF, **seen(IDS[:, :-2]), "layout": {"activations": ["(input) (whole)", *ACTIVATIONS[1:]]}}),
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),

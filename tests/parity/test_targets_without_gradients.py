@@ -80,3 +80,26 @@ def test_an_output_that_takes_no_gradient_in_one_run_is_said(tmp_path: Path) -> 
     verdict = compared(partial(_train_siamese, True), partial(_train_siamese, False), tmp_path)
     assert verdict.cause == "loss-or-targets"
     assert "reference no gradient comes back to (output).1, as behind a detach" in str(verdict.explanation)
+
+
+def _train_refined(detaches: bool, folder: Path, twin: int) -> None:
+    """Train a network on points, and on others that are made of what it says of those, as NeRF's fine samples."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            points = torch.randn(16, 4, generator=draws)
+            coarse = model(points)
+            between = points + (coarse.detach() if detaches else coarse).softmax(1)
+            optimizer.zero_grad()
+            (coarse.square().mean() + model(between.repeat(2, 1)).square().mean()).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("detaches", [True, False])
+def test_points_that_take_a_gradient_in_one_run_are_not_left_out(detaches: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(_train_refined, detaches), partial(_train_refined, not detaches), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
+    assert f"takes a gradient in {tmp_path / ('test' if detaches else 'reference')}" in str(verdict.explanation)

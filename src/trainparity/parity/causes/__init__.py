@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     unmoved.made_after_the_optimizer,
     modes.eval_mode,
     backward.flows_through_targets,
+    backward.inputs_take_gradients,
     samples.other_samples,
     inputs.other_values,
     inputs.made_otherwise,

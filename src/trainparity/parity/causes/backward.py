@@ -19,7 +19,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT
+from trainparity.parity.recording.names import INPUT, depends_on_cut
 from trainparity.records.numbers import exact
 
 
@@ -80,6 +80,32 @@ def flows_through_targets(difference: Difference) -> Finding | None:
         f"in {difference.who(not more)} the gradient flows through {max(reached)} forward passes of a step, and in "
         f"{difference.who(more)} through {min(reached)} of them",
         {"passes_with_gradients": [float(number) for number in reached]},
+    )
+
+
+@rule(
+    "backward",
+    "backward",
+    proof="what the model is given takes a gradient in one run only, so that it is a part of the graph there and no "
+    "sample",
+    advice="compare where both loops detach what they make of one model's output and give to another part, or to it",
+)
+def inputs_take_gradients(difference: Difference) -> Finding | None:
+    """A detach between two passes that is lost, or added: the second pass's input is made of the first one's output."""
+    whole = [
+        {name for name in trace.layout.activations if name.startswith(INPUT) and depends_on_cut(name)}
+        for trace in difference.traces
+    ]
+    counts = difference.numbers("num_samples")
+    if difference.stage != "gradient" or whole[0] == whole[1] or not all(counts) or counts[0] == counts[1]:
+        return None
+    in_left = counts[0] < counts[1]
+    if not whole[not in_left] > whole[in_left]:
+        return None
+    return Finding(
+        f"what the model is given takes a gradient in {difference.who(in_left)}, and none in "
+        f"{difference.who(not in_left)}, in passes of {abs(counts[0] - counts[1]):g} samples",
+        {"samples": [*counts]},
     )
 
 
