@@ -35,9 +35,17 @@ def train(order: str, weights: dict[str, float], parts: int, folder: Path, twin:
 def test_the_term_that_differs_is_seen_where_its_part_returns(order: str, term: str, tmp_path: Path) -> None:
     verdict = compared(partial(train, order, {}, 1), partial(train, order, {term: 1.5}, 1), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
-    assert "lies inside" not in str(verdict.explanation) and verdict.evidence["outputs"] == order.split()
+    assert "lies inside" not in str(verdict.explanation) and verdict.evidence["outputs"] == [term]
 
 
 @pytest.mark.parametrize("order", ["policy value", "value policy"])
 def test_accumulation_is_the_same_training(order: str, tmp_path: Path) -> None:
     assert compared(partial(train, order, {}, 1), partial(train, order, {}, 4), tmp_path).verdict == "equivalent"
+
+
+def test_the_weight_of_a_term_is_told(tmp_path: Path) -> None:
+    halved = partial(train, "policy value", {"value": 0.5}, 4)
+    verdict = compared(partial(train, "policy value", {}, 1), halved, tmp_path)
+    assert verdict.cause == "loss-or-targets" and verdict.evidence["outputs"] == ["value"], verdict.explanation
+    assert "the gradient of the loss by value is 0.5 times in" in str(verdict.explanation)
+    assert "that by policy agrees" in str(verdict.explanation)

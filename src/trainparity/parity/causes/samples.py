@@ -119,11 +119,23 @@ def other_samples(difference: Difference) -> Finding | None:
             f"{len(missing)} samples are left out, and come in the steps after it: {several} steps are made of one",
             "call optimizer.step() once, after the last micro-batch's backward",
         )
+    elif not extra and (passes := _passes_left_out(difference)):
+        what = f"{len(missing)} samples are left out, as many as {passes} forward passes have that are made no more"
+        advice = "keep every micro-batch, and each term of the loss that has a forward pass of its own"
     elif not extra:
         what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
     else:
         what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
     return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
+
+
+def _passes_left_out(difference: Difference) -> int:
+    """Return how many passes of the reference the other run does not make, where its others are of the same sizes."""
+    ours, theirs = (
+        Counter(trace.arrays["rank/rows"][difference.row].flatten().tolist()) for trace in difference.traces
+    )
+    del ours[0], theirs[0]
+    return 0 if theirs - ours else (ours - theirs).total()
 
 
 def _is_a_multiple(difference: Difference) -> bool:

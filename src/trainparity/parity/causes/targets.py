@@ -4,6 +4,7 @@ from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT
 from trainparity.records.numbers import exact
@@ -41,6 +42,14 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         "equal": EQUAL,
         "outputs_that_agree": len(chain.names),
     }
+    if term := _one_term(difference):
+        factor, weighed, others = term
+        return Finding(
+            "the model returns the same for the same samples in both runs, and the gradient of the loss by "
+            f"{some(weighed)} is {exact(factor, 4)} times in {difference.runs[1]} what it is in {difference.runs[0]}, "
+            f"and that by {some(others)} agrees: a term of the loss weighs otherwise",
+            evidence | {"outputs": weighed, "factor": factor},
+        )
     also = ""
     if not same_cut(difference):
         evidence["samples_of_each_pass"] = [str(rows_per_pass(trace, difference.row)) for trace in difference.traces]
@@ -58,6 +67,28 @@ def loss_or_targets(difference: Difference) -> Finding | None:
         f"the loss by it is another one: another loss function, or other targets{also}",
         evidence,
     )
+
+
+def _one_term(difference: Difference) -> tuple[float, list[str], list[str]] | None:
+    """Return by what number some outputs' gradients are multiplied, where those of others agree: a term's weight."""
+    tolerance = max(_TERM_LEFT_OVER, 4 * max(trace.layout.unit_roundoff for trace in difference.traces))
+    found = {}
+    for name in difference.chain.judged:
+        sketches = (trace.arrays["activation_gradient/sketch"][difference.row] for trace in difference.traces)
+        places = (trace.layout.activations.index(name) for trace in difference.traces)
+        factor, left_over = fit(*(sketch[place] for sketch, place in zip(sketches, places, strict=True)))
+        if left_over > tolerance:
+            return None
+        found[name] = factor
+    weighed = [name for name, factor in found.items() if abs(factor - 1) > tolerance]
+    others = [name for name in found if name not in weighed]
+    if not weighed or not others or any(abs(found[name] - found[weighed[0]]) > tolerance for name in weighed):
+        return None
+    return found[weighed[0]], weighed, others
+
+
+_TERM_LEFT_OVER = 1e-3
+"""Part of a term's gradient that may be left over where one number explains it."""
 
 
 @rule(
