@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, Self
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from trainparity.parity.recording import presence, ranks
+from trainparity.parity.recording import intercept, presence, ranks
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.presence import Presence, RanksPart
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model
@@ -51,7 +53,7 @@ class State(NamedTuple):
         return " ".join(map(str, self))
 
 
-class Meeting:
+class Meeting(intercept.Listener):
     """Of one recorded model: how far each rank has come, told through the process group's store."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -63,13 +65,17 @@ class Meeting:
         self.active = False
         self.parted = ""
         """Why the ranks meet no more; empty: they do."""
+        self.on_exhausted: Callable[[str], None] = lambda why: None
+        """Called when this rank, outside of its steps, meets the others no more."""
         # Not of the model inside: DDP talks to other ranks before it calls that.
         called = [] if is_compiled(model) else [model]
         self._handles = [one.register_forward_pre_hook(Hook(self._count_pass)) for one in called]
+        intercept.listen(self)
 
     def close(self) -> None:
         """Count no more, and let no other rank wait for this one."""
         self._presence.leave()
+        intercept.forget(self)
         for handle in self._handles:
             handle.remove()
 
@@ -77,6 +83,18 @@ class Meeting:
         """Begin a traced step."""
         self.active = True
         self._tell(State(self._state.step + 1, 0, 0))
+
+    @unseen
+    def exhausted(self, model: DistributedDataParallel) -> None:
+        """Tell the others before they come to meet a rank that makes no more steps."""
+        if self.parted or unwrap_model(model) is not unwrap_model(self._model):
+            return
+        self.parted = (
+            f"rank {ranks.rank()} has no more data: in `join()` it only answers what the other ranks reduce, and steps "
+            "that not all ranks make can't be recorded. Give every rank as many batches"
+        )
+        self._presence.leave(self.parted)
+        self.on_exhausted(self.parted)
 
     def _count_pass(self, *_: Any) -> None:
         if self.active and torch.is_grad_enabled():
