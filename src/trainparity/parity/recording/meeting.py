@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
@@ -21,6 +22,9 @@ from trainparity.parity.recording.unwrap import is_compiled, unwrap_model
 
 GRACE_S = 180.0
 """How long a rank may stand still, with more forward passes than this one, before it is taken not to make the step."""
+
+UNHEARD_S = 15.0
+"""After how long it is said that another rank, of which nothing was heard yet, is waited for."""
 
 _numbers = itertools.count()
 
@@ -181,6 +185,7 @@ class Patience:
         self._read, self._mine, self._rank = read, mine, rank
         self._awaited = [(rank + further) % size for further in range(1, size)]
         self._before, self._since = (rank, mine), time.monotonic()
+        self._said = False
 
     def lost(self) -> str:
         """Say why a rank is not waited for any longer; empty: it is."""
@@ -190,6 +195,13 @@ class Patience:
         if (other, seen) != self._before:
             self._before, self._since = (other, seen), time.monotonic()
         stands_s = time.monotonic() - self._since
+        if not seen.step and not self._said and stands_s > UNHEARD_S:
+            self._said = True
+            warnings.warn(
+                f"rank {self._rank} waits for rank {other}, which records nothing so far: all ranks must train and "
+                "record (with `trainparity.record`: call it on each, before its first step)",
+                stacklevel=2,
+            )
         if seen.step == self._mine.step and seen.passes > self._mine.passes and stands_s > GRACE_S:
             return (
                 f"rank {other} does not make the optimizer step that rank {self._rank} makes: it has begun "
