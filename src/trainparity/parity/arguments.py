@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from trainparity.integers import integer
+from trainparity.parity.recording.kinds import is_fsdp1
 
 
 def check(model: object, settings: object, **numbers: tuple[object, int]) -> None:
@@ -26,6 +27,11 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
     if not isinstance(model, nn.Module):
         kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise TypeError(f"the model is {kind}; give a torch.nn.Module")
+    if any(map(is_fsdp1, model.modules())):
+        raise TypeError(
+            "the model is, or holds, a FullyShardedDataParallel: FSDP's first version can't be recorded, as the flat "
+            "parameters of its ranks are no parameters of the model; use torch.distributed.fsdp.fully_shard (FSDP2)"
+        )
     if next(iter(model.parameters()), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
     if isinstance(model, torch.jit.ScriptModule):

@@ -127,6 +127,7 @@ class Recorder:
         _OPEN[folder] = self
         self._see_steps()
         session.watch.clipping.on_skipped = self._finish
+        session.watch.when_exhausted(lambda why: self._end_early(f"at step {self.step} {why}"))
         session.start(0)
         atexit.register(self._close_at_exit)
         # A process that multiprocessing started, as `torch.multiprocessing.spawn` does, runs finalizers instead.

@@ -48,6 +48,22 @@ def test_a_step_that_one_rank_leaves_out_is_named_and_not_waited_for(
     assert (said in done.stderr) == (not arguments)
 
 
+ALONE = (
+    ON_RANK_0.replace("import meeting\n", "import meeting, presence\n")
+    .replace("meeting.GRACE_S = 0.5", "meeting.UNHEARD_S, presence.ABSENCE_S = 0.2, 2")
+    .replace("record(model", "rank == 0 and record(model")
+)
+
+
+def test_a_rank_that_records_alone_says_for_whom_it_waits(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ALONE)
+    command = [*torchrun().split(), str(tmp_path / "train.py"), str(tmp_path / "run"), "on every rank"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stderr.count("rank 0 waits for rank 1, which records nothing so far: all ranks must") == 1
+    assert "recorded no further, at step 0 rank 1 has not come" in done.stderr
+
+
 CLIPPED = ON_RANK_0.replace(
     """    if rank == 0 or len(sys.argv) > 2:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -117,4 +133,7 @@ def test_ranks_that_train_other_parameters_are_told_before_they_gather(
 
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(come, range(2)))
+    current.rank = 0
+    for one in both:
+        one.close()
     assert said[0] == said[1] and ("as the stages of a pipeline do" in said[0]) == (outputs == 3)

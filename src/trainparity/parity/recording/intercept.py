@@ -1,10 +1,12 @@
-"""Sees calls that PyTorch has no hooks for: backward, and between it and the update clipping and the loss scaler's."""
+"""Sees calls that PyTorch has no hooks for: backward, clipping, the loss scaler's, and those of a rank without data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _DDPJoinHook
 from torch.nn.utils import clip_grad
 
 
@@ -32,6 +34,9 @@ class Listener:
     def scaler_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """The scaler has made a step, or has skipped it for an overflow."""
 
+    def exhausted(self, model: DistributedDataParallel) -> None:
+        """This rank has no more data in a `join()`: it is about to answer the collectives of another one's step."""
+
 
 _listeners: list[Listener] = []
 _originals: list[tuple[Any, str, Any]] = []
@@ -52,6 +57,7 @@ def listen(listener: Listener) -> None:
         _replace(torch.amp.GradScaler, "scale", _scale)
         _replace(torch.amp.GradScaler, "unscale_", _unscale)
         _replace(torch.amp.GradScaler, "step", _step)
+        _replace(_DDPJoinHook, "main_hook", _answer)
     _listeners.append(listener)
 
 
@@ -145,3 +151,12 @@ def _step(original: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return step
+
+
+def _answer(original: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(self: _DDPJoinHook) -> None:
+        for listener in [*_listeners]:  # those that are told may listen no more
+            listener.exhausted(self.ddp)
+        original(self)
+
+    return answer

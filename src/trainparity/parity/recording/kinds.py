@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch._dynamo import OptimizedModule
-    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.tensor import DTensor
     from typing_extensions import TypeIs
@@ -22,6 +22,11 @@ def is_dtensor(value: object) -> "TypeIs[DTensor]":
 def is_fsdp(module: object) -> "TypeIs[FSDPModule]":
     """Tell whether `fully_shard` was called on a module."""
     return _is("torch.distributed.fsdp", "FSDPModule", module)
+
+
+def is_fsdp1(module: object) -> "TypeIs[FullyShardedDataParallel]":
+    """Tell whether a module is a wrapper of FSDP's first version."""
+    return _is("torch.distributed.fsdp", "FullyShardedDataParallel", module)
 
 
 def is_optimized(module: object) -> "TypeIs[OptimizedModule]":

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
@@ -11,14 +12,19 @@ from typing import Any, NamedTuple, Self
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from trainparity.parity.recording import presence, ranks
+from trainparity.parity.recording import intercept, presence, ranks
+from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.presence import Presence, RanksPart
 from trainparity.parity.recording.unwrap import is_compiled, unwrap_model
 
 GRACE_S = 180.0
 """How long a rank may stand still, with more forward passes than this one, before it is taken not to make the step."""
+
+UNHEARD_S = 15.0
+"""After how long it is said that another rank, of which nothing was heard yet, is waited for."""
 
 _numbers = itertools.count()
 
@@ -51,7 +57,7 @@ class State(NamedTuple):
         return " ".join(map(str, self))
 
 
-class Meeting:
+class Meeting(intercept.Listener):
     """Of one recorded model: how far each rank has come, told through the process group's store."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -63,13 +69,17 @@ class Meeting:
         self.active = False
         self.parted = ""
         """Why the ranks meet no more; empty: they do."""
+        self.on_exhausted: Callable[[str], None] = lambda why: None
+        """Called when this rank, outside of its steps, meets the others no more."""
         # Not of the model inside: DDP talks to other ranks before it calls that.
         called = [] if is_compiled(model) else [model]
         self._handles = [one.register_forward_pre_hook(Hook(self._count_pass)) for one in called]
+        intercept.listen(self)
 
     def close(self) -> None:
         """Count no more, and let no other rank wait for this one."""
         self._presence.leave()
+        intercept.forget(self)
         for handle in self._handles:
             handle.remove()
 
@@ -77,6 +87,18 @@ class Meeting:
         """Begin a traced step."""
         self.active = True
         self._tell(State(self._state.step + 1, 0, 0))
+
+    @unseen
+    def exhausted(self, model: DistributedDataParallel) -> None:
+        """Tell the others before they come to meet a rank that makes no more steps."""
+        if self.parted or unwrap_model(model) is not unwrap_model(self._model):
+            return
+        self.parted = (
+            f"rank {ranks.rank()} has no more data: in `join()` it only answers what the other ranks reduce, and steps "
+            "that not all ranks make can't be recorded. Give every rank as many batches"
+        )
+        self._presence.leave(self.parted)
+        self.on_exhausted(self.parted)
 
     def _count_pass(self, *_: Any) -> None:
         if self.active and torch.is_grad_enabled():
@@ -163,6 +185,7 @@ class Patience:
         self._read, self._mine, self._rank = read, mine, rank
         self._awaited = [(rank + further) % size for further in range(1, size)]
         self._before, self._since = (rank, mine), time.monotonic()
+        self._said = False
 
     def lost(self) -> str:
         """Say why a rank is not waited for any longer; empty: it is."""
@@ -172,6 +195,13 @@ class Patience:
         if (other, seen) != self._before:
             self._before, self._since = (other, seen), time.monotonic()
         stands_s = time.monotonic() - self._since
+        if not seen.step and not self._said and stands_s > UNHEARD_S:
+            self._said = True
+            warnings.warn(
+                f"rank {self._rank} waits for rank {other}, which records nothing so far: all ranks must train and "
+                "record (with `trainparity.record`: call it on each, before its first step)",
+                stacklevel=2,
+            )
         if seen.step == self._mine.step and seen.passes > self._mine.passes and stands_s > GRACE_S:
             return (
                 f"rank {other} does not make the optimizer step that rank {self._rank} makes: it has begun "

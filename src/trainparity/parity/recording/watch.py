@@ -1,6 +1,6 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -169,6 +169,10 @@ class StepWatch:
     def parted(self) -> str:
         """Why the ranks are recorded together no longer; empty: they are."""
         return self._meeting.parted
+
+    def when_exhausted(self, told: Callable[[str], None]) -> None:
+        """Let something be told why when this rank, which has no more data, makes no more steps with the others."""
+        self._meeting.on_exhausted = told
 
     def _of_each_rank(self, weights: int) -> dict[str, Tensor]:
         """Return what every rank has seen for itself; `weights` is a hash over the rank's own."""
