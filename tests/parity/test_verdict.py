@@ -14,6 +14,7 @@ from trainparity.attach.owners import Together
 from trainparity.params import Optimizer
 from trainparity.parity.distance import rounding
 from trainparity.parity.other_parameters import other_parameters
+from trainparity.parity.recording.conditions import REDUCTION
 from trainparity.parity.recording.trace import TOGETHER, Trace
 from trainparity.training.loop import Trainer
 from trainparity.training.micro_batches import MicroBatch
@@ -243,3 +244,9 @@ def test_a_parameter_that_is_tied_in_one_run_only_is_a_difference_though_a_verdi
             optimizer.step()
     found = trainparity.compare(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.cause) == ("different", "weights-not-loaded")
+
+
+def test_another_format_of_the_reduction_is_told_where_both_set_one() -> None:
+    none, fp32, bf16 = ({"layout": {"environment": found}} for found in ({}, {REDUCTION: "fp32"}, {REDUCTION: "bf16"}))
+    assert judge(fp32, bf16).environment == ["format of reduction: fp32 in left, bf16 in right"]
+    assert judge(none, bf16).environment == []

@@ -16,7 +16,7 @@ from trainparity.parity.floor import Floor
 from trainparity.parity.line_search import line_search_parts
 from trainparity.parity.margin import margin_of
 from trainparity.parity.other_parameters import other_parameters
-from trainparity.parity.recording.conditions import differing
+from trainparity.parity.recording.conditions import REDUCTION, differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
@@ -128,12 +128,13 @@ def judge_traces(
 
 
 def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what both runs computed with, and the format of their losses where both were seen."""
-    units = left.loss_roundoff, right.loss_roundoff
-    if not all(units):
-        return left.environment, right.environment
-    ours, theirs = ({"loss": f"rounds to {exact(unit, 2)} of itself"} for unit in units)
-    return left.environment | ours, right.environment | theirs
+    """Return what both runs computed with; formats of reduction and loss where both are known."""
+    ours, theirs = dict(left.environment), dict(right.environment)
+    if not (REDUCTION in ours and REDUCTION in theirs):
+        ours.pop(REDUCTION, None), theirs.pop(REDUCTION, None)
+    if all(units := (left.loss_roundoff, right.loss_roundoff)):
+        ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
+    return ours, theirs
 
 
 def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], name: str) -> str | None:

@@ -17,6 +17,10 @@ _PLACES = ("TORCHELASTIC_", "TORCH_NCCL_", "_DIR", "_HOME", "_ID", "_PATH")
 computes."""
 
 
+REDUCTION = "format of reduction"
+"""The name of the format that ranks send gradients in, where one is set."""
+
+
 def conditions(model: nn.Module) -> dict[str, str]:
     """Return the facts by name, as text."""
     device = device_of(model)

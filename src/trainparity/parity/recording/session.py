@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import ranks
-from trainparity.parity.recording.conditions import conditions
+from trainparity.parity.recording.conditions import REDUCTION, conditions
 from trainparity.parity.recording.formats import (
     NumberFormat,
     accumulated_in,
@@ -111,7 +111,8 @@ class Session:
         if not self._steps:
             return None
         arrays, computes = self.stacked(), self._computes()
-        if (sent := reduced_in(self.watch.wrapped)) and sent.unit_roundoff > computes.unit_roundoff:
+        sent = reduced_in(self.watch.wrapped)
+        if sent and sent.unit_roundoff > computes.unit_roundoff:
             computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
         layout = Layout(
             steps=self._steps,
@@ -121,7 +122,7 @@ class Session:
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
             settings=settings,
-            environment=conditions(self.watch.model),
+            environment=conditions(self.watch.model) | ({REDUCTION: sent.name} if sent else {}),
             **(self._facts or self.watch.facts()),
         )
         return Trace(layout, arrays)
