@@ -116,7 +116,8 @@ class NoiseFloor:
                 if float(width[row]) > max(_USELESS, _JUMP * before):
                     return (
                         f"the twins' {kind}s part from {exact(before, 2)} to {exact(float(width[row]), 2)} between "
-                        f"steps {steps[row - 1]} and {steps[row]}, which rounding does not do"
+                        f"steps {steps[row - 1]} and {steps[row]}, which rounding does only where a number lies at a "
+                        "kink, as of a ReLU, a maximum or a tie; else the same code and seed do not make the same run"
                     )
         return None
 

@@ -103,7 +103,8 @@ def other_format(difference: Difference) -> Finding | None:
     if difference.stage not in ("gradient", None) or not rounded_alike(difference):
         return None
     distance = difference.distance("gradient")
+    apart = f"apart by {exact(distance, 2)}, as that rounds" if distance else "gradients are equal at this step yet"
     return Finding(
-        f"{left.precision} against {right.precision}: apart by {exact(distance, 2)}, as that rounds",
+        f"{left.precision} against {right.precision}: {apart}",
         {"unit_roundoff": [left.unit_roundoff, right.unit_roundoff], "distance": distance},
     )

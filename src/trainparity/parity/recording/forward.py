@@ -250,8 +250,9 @@ class ForwardHooks:
         if self._turned and self._order.decide(list(tensors(output)), self.origins.given):
             self._passes[-1] = self._turned
         self._turned, found = None, self._passes[-1]
-        trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
-        if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
+        trained = [tensor for tensor in tensors(output) if tensor.requires_grad]
+        several = len(trained) > 1 and all(tensor.ndim for tensor in trained)  # else it has used them for the loss
+        if several or any(isinstance(tensor, nn.Parameter) for tensor in trained):
             output = tree_map_only(Tensor, alias, output)
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name

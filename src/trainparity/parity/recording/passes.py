@@ -7,7 +7,7 @@ from operator import add
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
@@ -152,7 +152,7 @@ class Pass:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
         if not self._see_values(name, tensor, sketch):
             return False
-        if tensor.requires_grad:
+        if tensor.requires_grad and not isinstance(tensor, nn.Parameter):  # whose hooks would stay there
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
                 if gradient is None or not has_numbers(gradient):  # None: of an LSTM's second backward pass
