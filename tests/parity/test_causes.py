@@ -96,6 +96,9 @@ OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
 MADE = {"made_elsewhere": whole(T)}
 MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
+ONE_MORE = torch.cat([drawn(21, shape=[T, 1, 1, 256]), trace().arrays["rank/micro"]], 2)
+TWICE = whole(T, 1, value=2)
+MORE_HELD = torch.tensor([[[0.0, 1.0]]] * T, dtype=torch.float64)
 AGAIN = torch.ones(T, dtype=torch.bool)
 NO_MICRO = torch.zeros(T, 2, 1, 256, dtype=torch.float64)
 PARTS_KEPT = trace(limit=1.0).arrays["applied/norm"] * torch.tensor([1.0, 1.5, 1.0])
@@ -230,6 +233,7 @@ PROVED: dict[str, list[Pair]] = {
             {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
         ),
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0), **BOTH_MADE}),
+        ({}, {"gradients": OFF, "rank__held": MORE_HELD, "rank__micro": ONE_MORE, "rank__backwards": TWICE}),
         (
             {"parts": 4},
             {"parts": 4, "weights": (0.0, 0.0, 1.0, 1.0), "rank__held": torch.tensor([[[0.0, 1.0, 0.0, 1.0]]] * T),

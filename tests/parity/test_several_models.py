@@ -511,7 +511,7 @@ def _fails() -> Any:
     raise MemoryError
 
 
-def _actor_and_critic(frozen: bool, parts: int, folder: Path, twin: int) -> None:
+def _actor_and_critic(frozen: bool, parts: int, folder: Path, twin: int, *, zeroes: bool = True) -> None:
     """Train a critic on states and actions, then an actor by what the critic says of its own actions."""
     torch.manual_seed(0)
     actor, critic = nn.Linear(4, 2), nn.Bilinear(4, 2, 1)
@@ -521,7 +521,8 @@ def _actor_and_critic(frozen: bool, parts: int, folder: Path, twin: int) -> None
         trainparity.record(actor, updates[1], folder, twin=twin, name="actor", interval=1),
     ):
         for states in REAL.view(STEPS, BATCH, 4):
-            updates[0].zero_grad()
+            if zeroes:
+                updates[0].zero_grad()
             for some in states.chunk(parts):
                 (critic(some, some[:, :2]) - some.sum(1, keepdim=True)).square().sum().div(BATCH).backward()
             updates[0].step()
@@ -539,6 +540,9 @@ def test_what_an_actors_loss_gives_a_critic_that_throws_it_away_is_none_of_its_s
     _actor_and_critic(True, 2, tmp_path / "b", 0)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert found.verdict == "equivalent", found.explanation
+    _actor_and_critic(False, 1, tmp_path / "b", 0, zeroes=False)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation
 
 
 def _two_heads(zeroes: bool, folder: Path) -> None:
@@ -564,5 +568,5 @@ def test_another_loss_that_is_not_thrown_away_is_named_where_parts_have_their_ow
     assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation
     assert found.advice == (
         "call optimizer.zero_grad() where the reference does, as before a model's own loss goes backward where another "
-        "model's came through it"
+        "model's came through it, or freeze it for that one"
     )

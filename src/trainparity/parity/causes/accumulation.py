@@ -21,7 +21,8 @@ def _carried_differs(difference: Difference) -> bool:
 @rule(
     "gradients-not-zeroed",
     "accumulation",
-    proof="a gradient was held before the step's first backward; or none before a later one, and the applied "
+    proof="a gradient was held before the step's first backward; or a run makes backward passes before those whose "
+    "gradients the other one applies; or none before a later one, and the applied "
     "gradient is that of the micro-batches from there on alone; or backward made gradients and none is left for the "
     "update",
     advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
@@ -66,6 +67,33 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
             advice=_NOT_BETWEEN if early[1] else _WHERE_THE_REFERENCE_DOES,
         )
+    return _takes_more(difference, evidence)
+
+
+def thrown_away_otherwise(difference: Difference) -> bool:
+    """Tell whether one run alone throws gradients away that earlier backward passes of the step have made."""
+    thrown = [_zeroed_between(trace, difference.row) for trace in difference.traces]
+    return thrown[0] != thrown[1]
+
+
+def _takes_more(difference: Difference, evidence: Evidence) -> Finding | None:
+    """Find that an update takes what earlier backward passes have made, besides what the other run's takes."""
+    for right in (True, False):
+        more, less = difference.traces[right], difference.traces[not right]
+        micro, total = more.arrays["rank/micro"][difference.row], less.arrays["rank/total"][difference.row][0]
+        counts = [int(trace.arrays["rank/backwards"][difference.row].amax()) for trace in (more, less)]
+        first = counts[0] - counts[1]
+        if not 0 < first < counts[0] <= micro.shape[1] or not counts[1] or not micro[:, :first].any():
+            continue
+        if any(_left_out(difference)):
+            continue  # some of what it passes forward never comes back
+        if fit(micro[:, first:].sum(1).mean(0), total)[1] < _SAME:
+            return Finding(
+                f"at step {difference.step} the update of {difference.who(not right)} takes the gradients of {first} "
+                f"backward passes more, which come before all that {difference.who(right)} makes",
+                evidence,
+                advice=_WHERE_THE_REFERENCE_DOES if right else _NOT_BETWEEN,
+            )
     return None
 
 
@@ -73,7 +101,7 @@ _NOT_BETWEEN = "call optimizer.zero_grad() after the optimizer's step, not betwe
 
 _WHERE_THE_REFERENCE_DOES = (
     "call optimizer.zero_grad() where the reference does, as before a model's own loss goes backward where another "
-    "model's came through it"
+    "model's came through it, or freeze it for that one"
 )
 
 
@@ -116,6 +144,15 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
     return any(fit(one, trace.arrays["rank/total"][row][0])[1] < _SAME for one in last)
 
 
+def _left_out(difference: Difference) -> list[float]:
+    """Return how many forward passes of each run no backward pass comes through."""
+    forward = [float((rows > 0).sum()) for rows in difference.at("rank/rows")]
+    back, reached = (difference.numbers(f"rank/{what}") for what in ("backwards", "reached"))
+    # One backward pass may come through several forward passes, whose outputs make one loss.
+    came_through = [max(pair) for pair in zip(back, reached, strict=True)]
+    return [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
+
+
 @rule(
     "missing-backward",
     "backward",
@@ -124,14 +161,10 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
 )
 def missing_backward(difference: Difference) -> Finding | None:
     """Forward passes without a backward pass, in one run only."""
-    passes = difference.pair("rank/rows")
-    back, reached = (difference.numbers(f"rank/{what}") for what in ("backwards", "reached"))
-    if difference.stage != "gradient" or passes is None:
+    left_out, back = _left_out(difference), difference.numbers("rank/backwards")
+    if difference.stage != "gradient":
         return None
-    forward = [float((rows > 0).sum()) for rows in passes]
-    # One backward pass may come through several forward passes, whose outputs make one loss.
-    came_through = [max(pair) for pair in zip(back, reached, strict=True)]
-    left_out = [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
+    forward = [float((rows > 0).sum()) for rows in difference.at("rank/rows")]
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
     hashes = difference.pair("samples")
