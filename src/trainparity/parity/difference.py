@@ -16,7 +16,6 @@ from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_par
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
-from trainparity.parity.running_statistics import of_batchnorm
 from trainparity.parity.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
@@ -105,12 +104,15 @@ class Difference:
         if self.stage != "buffer" or self.row + 1 == len(self.left.layout.steps):
             return False
         off = times(self.distances("buffer"), self.floor["buffer"])[: self.row + 1] > self.margin
-        others = [not of_batchnorm(self.left.layout, name) for name in names(self.left, "buffer")[:-1]]
+        others = [not self.is_running_statistic(name) for name in self.left.layout.buffers]
         seen = off[:, :-1][:, others].any(1)
-        return bool(seen[-1] and not seen[:-1].any()) and replace(self, row=self.row + 1).stage in (
-            "gradient",
-            "update",
-        )
+        later = replace(self, row=self.row + 1)
+        return bool(seen[-1] and not seen[:-1].any()) and later.stage in ("gradient", "update")
+
+    def is_running_statistic(self, buffer: str) -> bool:
+        """Tell whether a buffer, by its name, is one of BatchNorm's, or of a normalisation like it."""
+        kind = self.kind_of(buffer.rpartition(".")[0])
+        return "BatchNorm" in kind or "InstanceNorm" in kind
 
     @cached_property
     def passes_part(self) -> bool:

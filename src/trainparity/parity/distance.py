@@ -39,7 +39,7 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     apart = torch.linalg.vector_norm(sketches(left, kind) - sketches(right, kind), dim=-1)
     lost = ~ours.isfinite(), ~theirs.isfinite()
     apart = torch.where(lost[0] ^ lost[1], torch.inf, torch.where(lost[0] & lost[1], torch.nan, apart))
-    masked = lost[0] & lost[1] & _same_constants(left, right) if kind == "buffer" else _overflowed(left, right, lost)
+    masked = (lost[0] & lost[1] & _same_constants(left, right)) if kind == "buffer" else _overflowed(left, right, lost)
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right, kind)

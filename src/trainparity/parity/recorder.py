@@ -125,7 +125,7 @@ class Recorder:
         if (other := _OPEN.get(folder)) is not None:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
-        self._see_steps()
+        session.watch.around.call_after(self._updated)
         session.watch.clipping.on_skipped = self._finish
         session.watch.when_exhausted(lambda why: self._end_early(f"at step {self.step} {why}"))
         session.start(0)
@@ -168,14 +168,7 @@ class Recorder:
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the steps of another optimizer from now on, which the loop has made in place of the first."""
         self._check_open()
-        self._after.remove()
         self._session.watch.go_on_with(optimizer)
-        self._see_steps()
-
-    def _see_steps(self) -> None:
-        watch = self._session.watch
-        self._after = watch.optimizer.register_step_post_hook(self._updated)
-        watch.after = [self._after]
 
     def close(self) -> None:
         """Write the trace and remove all hooks."""
@@ -220,7 +213,6 @@ class Recorder:
             del _OPEN[self.folder]
         atexit.unregister(self._close_at_exit)
         self._finalizer.cancel()
-        self._after.remove()
         self._session.close()
 
     def _give_way(self, optimizer: torch.optim.Optimizer) -> None:

@@ -131,7 +131,8 @@ def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, 
     """Return what both runs computed with; formats of reduction and loss where both are known."""
     ours, theirs = dict(left.environment), dict(right.environment)
     if not (REDUCTION in ours and REDUCTION in theirs):
-        ours.pop(REDUCTION, None), theirs.pop(REDUCTION, None)
+        for one in (ours, theirs):
+            one.pop(REDUCTION, None)
     if all(units := (left.loss_roundoff, right.loss_roundoff)):
         ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
     return ours, theirs

@@ -26,6 +26,7 @@ from trainparity.parity.causes import (
     start,
     targets,
     unmoved,
+    update,
     weights,
     zeros,
 )
@@ -36,7 +37,7 @@ __all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "R
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
     unmoved.steps_left_out,
-    optimizer.evaluated_again,
+    update.evaluated_again,
     samples.apart_in_a_group,
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
@@ -77,7 +78,7 @@ RULES: tuple[Rule, ...] = (
     weights.weighted_otherwise,
     weights.weighted_at_the_outputs,
     # What updates have done before.
-    optimizer.other_update_before,
+    update.other_update_before,
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
     forward.power_iterations,
@@ -87,7 +88,7 @@ RULES: tuple[Rule, ...] = (
     forward.forward,
     zeros.hidden_by_zeros,
     zeros.hidden_behind_zeros,
-    optimizer.moved_otherwise,
+    update.moved_otherwise,
     targets.loss_or_targets,
     penalties.weights_penalised,
     penalties.gradients_penalised,
@@ -105,7 +106,7 @@ RULES: tuple[Rule, ...] = (
     optimizer.optimizer_options,
     precision.updates_round_otherwise,
     optimizer.optimizer_state,
-    optimizer.other_update,
+    update.other_update,
     buffers.fed_by_buffers,
     buffers.buffers_only,
 )

@@ -1,8 +1,7 @@
 """Gradients that are added up over the wrong micro-batches."""
 
-import torch
-
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
+from trainparity.parity.causes.passes import forward_passes, see_other_samples
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -59,7 +58,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step or before backward, not between them",
         )
-    early = [_zeroed_between(trace, difference.row) for trace in difference.traces]
+    early = _throw_away(difference)
     if early[0] != early[1]:
         return Finding(
             f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "
@@ -72,12 +71,17 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
 
 def thrown_away_otherwise(difference: Difference) -> bool:
     """Tell whether one run alone throws gradients away that earlier backward passes of the step have made."""
-    thrown = [_zeroed_between(trace, difference.row) for trace in difference.traces]
-    return thrown[0] != thrown[1]
+    return len(set(_throw_away(difference))) > 1
+
+
+def _throw_away(difference: Difference) -> list[bool]:
+    return [_zeroed_between(trace, difference.row) for trace in difference.traces]
 
 
 def _takes_more(difference: Difference, evidence: Evidence) -> Finding | None:
     """Find that an update takes what earlier backward passes have made, besides what the other run's takes."""
+    if any(_left_out(difference)):
+        return None  # some of what a run passes forward never comes back
     for right in (True, False):
         more, less = difference.traces[right], difference.traces[not right]
         micro, total = more.arrays["rank/micro"][difference.row], less.arrays["rank/total"][difference.row][0]
@@ -85,8 +89,6 @@ def _takes_more(difference: Difference, evidence: Evidence) -> Finding | None:
         first = counts[0] - counts[1]
         if not 0 < first < counts[0] <= micro.shape[1] or not counts[1] or not micro[:, :first].any():
             continue
-        if any(_left_out(difference)):
-            continue  # some of what it passes forward never comes back
         if fit(micro[:, first:].sum(1).mean(0), total)[1] < _SAME:
             return Finding(
                 f"at step {difference.step} the update of {difference.who(not right)} takes the gradients of {first} "
@@ -146,11 +148,15 @@ def _zeroed_between(trace: Trace, row: int) -> bool:
 
 def _left_out(difference: Difference) -> list[float]:
     """Return how many forward passes of each run no backward pass comes through."""
-    forward = [float((rows > 0).sum()) for rows in difference.at("rank/rows")]
+    forward = _forward_passes(difference)
     back, reached = (difference.numbers(f"rank/{what}") for what in ("backwards", "reached"))
     # One backward pass may come through several forward passes, whose outputs make one loss.
     came_through = [max(pair) for pair in zip(back, reached, strict=True)]
     return [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
+
+
+def _forward_passes(difference: Difference) -> list[float]:
+    return [float(forward_passes(trace, difference.row).sum()) for trace in difference.traces]
 
 
 @rule(
@@ -164,11 +170,10 @@ def missing_backward(difference: Difference) -> Finding | None:
     left_out, back = _left_out(difference), difference.numbers("rank/backwards")
     if difference.stage != "gradient":
         return None
-    forward = [float((rows > 0).sum()) for rows in difference.at("rank/rows")]
+    forward = _forward_passes(difference)
     if bool(left_out[0]) == bool(left_out[1]) or not all(back):
         return None
-    hashes = difference.pair("samples")
-    if hashes is not None and not torch.equal(*hashes):
+    if see_other_samples(difference):
         return None  # passes more than the training's, as to measure accuracy
     return Finding(
         f"at step {difference.step} of {difference.who(left_out[0] > 0)} {max(left_out):g} of {max(forward):g} forward "

@@ -4,7 +4,6 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
-from trainparity.parity.running_statistics import of_batchnorm
 
 
 @rule(
@@ -26,7 +25,7 @@ def buffers_only(difference: Difference) -> Finding | None:
             evidence,
             "compare what updates them, as the momentum of BatchNorm's running statistics",
         )
-    if counter is None and not all(of_batchnorm(difference.left.layout, name) for name in names):
+    if counter is None and not all(map(difference.is_running_statistic, names)):
         return Finding(
             f"only buffers differ, first {some(names)}: what is put into them depends on how the batch is cut, or in "
             "which order it comes",
@@ -61,9 +60,7 @@ def fed_by_buffers(difference: Difference) -> Finding | None:
     """Buffers that the next step's loss is made with."""
     if not difference.fed_by_buffers:
         return None
-    names = [
-        name for name in difference.beyond["buffer"] if name != ALL and not of_batchnorm(difference.left.layout, name)
-    ]
+    names = [name for name in difference.beyond["buffer"] if name != ALL and not difference.is_running_statistic(name)]
     return Finding(
         f"buffers differ first, {some(names)} at step {difference.step}, where gradients, updates and weights agree: "
         "those of the next step, which is made with them, do not",

@@ -35,6 +35,11 @@ def options(difference: Difference) -> list[str]:
     return [name for name in _names(difference) if name != "lr" and _differs(difference, name)] + choices(difference)
 
 
+def classes(difference: Difference) -> list[str]:
+    """Return the class of each run's optimizer."""
+    return [trace.layout.optimizer for trace in difference.traces]
+
+
 def of_another_class(difference: Difference) -> list[str]:
     """Return the parameters that are held by an optimizer of one class in one run, and of another in the other."""
     left, right = (trace.layout.optimizers for trace in difference.traces)

@@ -3,7 +3,7 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, same_cut, same_start
+from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import scaled_and_back
 from trainparity.parity.margin import is_coarse
@@ -60,12 +60,11 @@ def forward(difference: Difference) -> Finding | None:
 )
 def power_iterations(difference: Difference) -> Finding | None:
     """Spectral normalisation divides by another estimate of the norm where it has iterated more often."""
-    kinds = difference.left.layout.modules
     names = [
         name for name in difference.beyond["buffer"]
-        if "SpectralNorm" in kinds.get(name.rpartition(".")[0], "") or name.endswith(("weight_u", "weight_v"))
+        if "SpectralNorm" in difference.kind_of(name.rpartition(".")[0]) or name.endswith(("weight_u", "weight_v"))
     ]  # fmt: skip
-    passes = [int((trace.arrays["rank/rows"][difference.row] > 0).sum(1).amax()) for trace in difference.traces]
+    passes = [int(forward_passes(trace, difference.row).amax()) for trace in difference.traces]
     if not names or passes[0] == passes[1] or not same_start(difference):
         return None
     return Finding(

@@ -1,7 +1,7 @@
 """Modules in evaluation mode."""
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import other_samples
+from trainparity.parity.causes.passes import see_other_samples
 from trainparity.parity.difference import Difference
 
 
@@ -38,7 +38,7 @@ def eval_mode(difference: Difference) -> Finding | None:
         return None
     effective = set(odd) & set(difference.left.layout.modal)
     agree = difference.chain.outputs_agree and not _one_alone_draws(difference)
-    if not effective and (agree or other_samples(difference)):
+    if not effective and (agree or see_other_samples(difference)):
         return None  # modules that compute the same in both modes, or others that were given something else
     names = list(difference.left.layout.modules)
     shown = [name for name in odd if name in effective] or odd

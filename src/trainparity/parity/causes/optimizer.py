@@ -4,11 +4,9 @@ import torch
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import backward_makes_equal
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, names
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.updates import evaluated_several_times, parted_before, traced_since
+from trainparity.parity.updates import evaluated_several_times, traced_since
 from trainparity.records.numbers import exact
 
 
@@ -47,7 +45,7 @@ def held_by_another(difference: Difference) -> Finding | None:
 )
 def optimizer_options(difference: Difference) -> Finding | None:
     """Other options, such as weight decay or betas, of one class of optimizer or two."""
-    names, classes = facts.options(difference), _classes(difference)
+    names, classes = facts.options(difference), facts.classes(difference)
     again = all(difference.numbers("closure/again"))  # then the gradient depends on the optimizer's options
     if not names or not (difference.may_be_update or again):
         return None
@@ -75,7 +73,7 @@ def _state_lost(difference: Difference) -> bool:
 
     A state that is seen in no step may lie elsewhere, as in a wrapper.
     """
-    norms, classes = facts.state_norms(difference), _classes(difference)
+    norms, classes = facts.state_norms(difference), facts.classes(difference)
     if classes[0] != classes[1] or not difference.may_be_update:
         return False
     kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
@@ -88,7 +86,7 @@ def _moments_differ(difference: Difference) -> bool:
     A moment is a sum of gradients, and is apart no further than they are, and rounded twice in each step where it is
     kept in the weights' format.
     """
-    classes = _classes(difference)
+    classes = facts.classes(difference)
     if classes[0] != classes[1] or not is_coarse(difference.left.layout):
         return False
     if (rows := traced_since(difference)) is None:
@@ -144,7 +142,7 @@ def optimizer_state(difference: Difference) -> Finding | None:
     none_kept = _state_lost(difference)
     if difference.stage != "update" and not none_kept and not _moments_differ(difference):
         return None
-    classes = _classes(difference)
+    classes = facts.classes(difference)
     if classes[0] != classes[1]:
         return Finding(f"{classes[0]} against {classes[1]}", {"optimizers": classes})
     steps, total = difference.numbers("optimizer_step"), facts.state_norms(difference)
@@ -160,108 +158,4 @@ def optimizer_state(difference: Difference) -> Finding | None:
         f"before step {difference.step} the optimizer's state differs{lost}: its norm is {exact(total[0])} in "
         f"{difference.runs[0]} and {exact(total[1])} in {difference.runs[1]}",
         {"norm_of_the_state": total, "steps_counted": list(steps)},
-    )
-
-
-_APPLIED = 0.02
-"""Part of their norm by which gradients may differ as they are applied, where another update is claimed."""
-
-_AMPLIFIED = 16
-"""How many times further than its gradient an update may be apart for that alone, as where Adam's signs change."""
-
-
-def _more_than_its_gradient(difference: Difference, moved: list[str]) -> bool:
-    """Tell whether an update is apart by what the distance of its gradient, within the floor, does not make."""
-    traces = difference.traces
-    if any(bool(trace.arrays["rank/clip_norm"][difference.row].isnan().any()) for trace in traces):
-        return difference.distance("gradient") == 0  # where each value is cut, applied gradients differ otherwise
-    columns = [names(difference.left, "update").index(name) for name in moved]
-    of_update, of_gradient = (difference.distances(kind)[difference.row, columns] for kind in ("update", "gradient"))
-    return bool((of_update > _AMPLIFIED * of_gradient).any())
-
-
-def _classes(difference: Difference) -> list[str]:
-    return [trace.layout.optimizer for trace in difference.traces]
-
-
-@rule(
-    "update",
-    "update",
-    proof="one run alone passes samples of the step again with weights that it has moved, as SAM does",
-    advice="make the update in as many evaluations in both runs",
-)
-def evaluated_again(difference: Difference) -> Finding | None:
-    """The gradient is that of moved weights in one run."""
-    again = difference.numbers("closure/again")
-    if again[0] == again[1]:
-        return None
-    return Finding(
-        f"{difference.who(bool(again[0]))} moves the weights within the step and passes its samples again, and "
-        f"{difference.who(not again[0])} does not",
-        {"evaluated_again": list(again)},
-    )
-
-
-@rule(
-    "update",
-    "update",
-    proof="both do, what backward makes first agrees, and the gradient of the moved weights does not",
-    advice="compare how far the weights are moved before the second evaluation, as SAM's `rho` or an inner learning "
-    "rate says, and the loss that is made there",
-)
-def moved_otherwise(difference: Difference) -> Finding | None:
-    """The first evaluations agree, and the second ones do not."""
-    if difference.stage != "gradient" or not all(difference.numbers("closure/again")):
-        return None
-    if not backward_makes_equal(difference) or not difference.chain.outputs_agree:
-        return None
-    return Finding(
-        f"both runs move the weights within the step and pass its samples again; the first gradient agrees, and that "
-        f"of the moved weights does not in {difference.runs[1]}",
-        {"equal": ["weights before the step", "samples", "outputs of the model", "the first gradient"]},
-    )
-
-
-@rule(
-    "update",
-    "update",
-    proof="in a coarse format, in an earlier step, weights have the same bits, gradients agree, and the updates are "
-    "apart: what they have made since then may be within the floor",
-    advice="compare the code of both optimizers' `step`, the number format that it computes in, and hooks on it",
-)
-def other_update_before(difference: Difference) -> Finding | None:
-    """Updates have been others since an earlier step, which shows in what the weights make."""
-    row = parted_before(difference) if difference.stage == "gradient" else None
-    if row is None:
-        return None
-    step, apart = difference.left.layout.steps[row], float(difference.distances("update")[row, -1])
-    return Finding(
-        f"{difference.runs[1]} makes another update than {difference.runs[0]} since step {step}: there weights have "
-        f"the same bits, gradients agree, and updates are {exact(apart, 2)} of their length apart",
-        {"since": step, "distance_of_updates": apart, "optimizers": _classes(difference)},
-    )
-
-
-@rule(
-    "update",
-    "update",
-    proof="weights before the step, gradients as they are applied, options, state and class of the optimizer agree, "
-    "and the update does not",
-    advice="compare the code of both optimizers' `step`, the number format that it computes in, and hooks on it",
-)
-def other_update(difference: Difference) -> Finding | None:
-    """The same optimizer makes another update of the same gradients."""
-    applied = difference.pair("applied/norm")
-    if difference.stage != "update" or difference.beyond["start"] or applied is None:
-        return None
-    apart = torch.linalg.vector_norm(applied[0] - applied[1])
-    if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):
-        return None  # something else has changed the gradients
-    moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
-    if not _more_than_its_gradient(difference, moved):
-        return None
-    return Finding(
-        f"{difference.runs[1]} makes another update than {difference.runs[0]} of the same gradients with the same "
-        f"options: {some(moved)}",
-        {"parameters": moved, "optimizers": _classes(difference)},
     )

@@ -17,7 +17,7 @@ def same_start(difference: Difference) -> bool:
     return hashes is not None and torch.equal(*hashes)
 
 
-def other_samples(difference: Difference) -> bool:
+def see_other_samples(difference: Difference) -> bool:
     """Tell whether the runs see other samples at the step, in whatever order."""
     hashes = difference.pair("samples")
     return hashes is not None and not torch.equal(*hashes)
@@ -29,10 +29,15 @@ def same_cut(difference: Difference) -> bool:
     return left == right
 
 
+def forward_passes(trace: Trace, row: int) -> Tensor:
+    """Return how many forward passes with samples each rank makes: int64 [R]."""
+    return (trace.arrays["rank/rows"][row] > 0).sum(1)
+
+
 def one_passes_more_aside(difference: Difference) -> bool:
     """Tell whether one run has more passes that no backward pass comes through, as to measure accuracy."""
     aside = [
-        int((trace.arrays["rank/rows"][difference.row] > 0).sum() - trace.arrays["rank/reached"][difference.row].sum())
+        int((forward_passes(trace, difference.row) - trace.arrays["rank/reached"][difference.row]).sum())
         for trace in difference.traces
     ]
     return aside[0] != aside[1]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import backward_makes_equal, other_samples, own_alone
+from trainparity.parity.causes.passes import backward_makes_equal, own_alone, see_other_samples
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.clipping import NO_CLIP
 from trainparity.parity.recording.trace import Trace
@@ -68,7 +68,7 @@ def ranks_disagree(difference: Difference) -> Finding | None:
 def part_on_purpose(difference: Difference) -> bool:
     """Tell whether the reference's ranks alone part, as those that average weights now and then, over other samples."""
     parted = [bool(_disagree(trace)[difference.row]) for trace in difference.traces]
-    return parted == [True, False] and other_samples(difference)
+    return parted == [True, False] and see_other_samples(difference)
 
 
 _ALIKE = (

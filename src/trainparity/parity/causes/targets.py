@@ -4,6 +4,7 @@ from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT
@@ -74,9 +75,10 @@ def _one_term(difference: Difference) -> tuple[float, list[str], list[str]] | No
     tolerance = max(_TERM_LEFT_OVER, 4 * max(trace.layout.unit_roundoff for trace in difference.traces))
     found = {}
     for name in difference.chain.judged:
-        sketches = (trace.arrays["activation_gradient/sketch"][difference.row] for trace in difference.traces)
-        places = (trace.layout.activations.index(name) for trace in difference.traces)
-        factor, left_over = fit(*(sketch[place] for sketch, place in zip(sketches, places, strict=True)))
+        factor, left_over = fit(*(
+            sketches(trace, "activation_gradient")[difference.row, trace.layout.activations.index(name)]
+            for trace in difference.traces
+        ))  # fmt: skip
         if left_over > tolerance:
             return None
         found[name] = factor

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
+from trainparity.parity.causes.passes import forward_passes
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
@@ -161,7 +162,7 @@ def _how(trace: Trace, row: int) -> str:
 def _one_number_each(difference: Difference, trace: Trace) -> bool:
     """Tell whether the loss of each pass is made of one number: any other loss of that is another weight, too."""
     numbers = trace.numbers(difference.row)
-    passes = int((trace.arrays["rank/rows"][difference.row] > 0).sum())
+    passes = int(forward_passes(trace, difference.row).sum())
     judged = difference.chain.judged
     return bool(judged) and all(numbers[name] <= passes for name in judged)
 

@@ -91,8 +91,6 @@ class BackwardHooks:
     def begin(self, noise: Noise | None = None) -> None:
         """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
         self._noise = noise
-        self.count = 0
-        """Backward passes so far."""
         self._fresh = False
         self.carried = 0.0
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
@@ -160,11 +158,15 @@ class BackwardHooks:
     @property
     def begun(self) -> bool:
         """Whether a backward pass of the step has begun."""
-        return self.count > 0 or self._in_backward
+        return bool(self._passes)
+
+    @property
+    def count(self) -> int:
+        """Backward passes that have ended."""
+        return len(self._passes) - self._in_backward
 
     def _leave(self) -> None:
         self._in_backward = False
-        self.count += 1
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())

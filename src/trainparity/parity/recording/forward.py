@@ -220,8 +220,9 @@ class ForwardHooks:
         earlier = self.origins.place(found, module, inputs, keywords, time_first=bool(self._order.known))
         if earlier is not None and earlier.handed_on:
             self.seen.hand_on(earlier)
+        of_own = found.source is not None and found.source in self._passes
         takes = (tensor.grad_fn is not None for tensor in tensors((inputs, keywords)))
-        found.given_by_another = any(takes) and (found.source is None or found.source not in self._passes)
+        found.given_by_another = not of_own and any(takes)
         if self._evaluations.again(found, self._passes[:-1]):
             self._passes.pop()
             self.active, self.evaluated_again = False, True
@@ -229,7 +230,7 @@ class ForwardHooks:
                 self.on_evaluated()
             return False
         self._turned = self.origins.turned(found) if self._order.known is None else None
-        if found.source is None or found.source not in self._passes:
+        if not of_own:
             given = list(map(as_dense, list(tensors((inputs, keywords)))[:_MOST_TENSORS]))
             for one in filter(None, (found, self._turned)):
                 self._see_inputs(one, given)

@@ -172,9 +172,8 @@ class Trace:
             raise RecordError(f"{path}: damaged: {error}") from None
         except OSError as error:
             raise RecordError(f"{folder}: cannot be read: {error}") from None
-        written = layout.model_dump(
-            mode="json", exclude_unset=True
-        )  # an earlier version may not know all of the fields
+        # Of the fields that are there: an earlier version did not know all of them.
+        written = layout.model_dump(mode="json", exclude_unset=True)
         if checksum(written, content) != layout.checksum:
             raise RecordError(f"{path}: damaged: it or trace.json is not as it was written")
         try:

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.around_steps import AroundSteps
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.closures import Closures, made_inside
@@ -19,7 +19,7 @@ from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.gradients import Gradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
-from trainparity.parity.recording.hooks import come_last, is_inside_own_step
+from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
@@ -63,38 +63,29 @@ class StepWatch:
         self._active = False
         self.given = GivenGradients()
         self._groups: Tensor | None = None
-        self.after: list[RemovableHandle] = []
-        """Of hooks that look at what the optimizer's step has left."""
+        self.around = AroundSteps(self._updating)
         self._watch_steps_of(self.optimizer)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch the steps of another optimizer."""
-        self._before.remove()
         self._watch_steps_of(unwrap_optimizer(optimizer))
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = self.clipping.optimizer = optimizer
         self._holders = Holders(optimizer, self._parameters)
-        self._before = optimizer.register_step_pre_hook(self._updating)
+        self.around.watch(optimizer)
         if isinstance(optimizer, Joint):
             self.forward.on_pass = optimizer.end
 
-    def _come_last(self) -> None:
-        """Look at the update around the loop's own step hooks, which may clip or average: they may be younger."""
-        for handle in (self._before, *self.after):
-            come_last(handle)
-        for handle in self.optimizer.handles if isinstance(self.optimizer, Joint) else ():
-            come_last(handle)
-
     def _backward_ended(self, captured: bool) -> None:
-        self._come_last()
+        self.around.come_last()
         self.forward.backward_ended(captured=captured)
 
     def close(self) -> None:
         """Remove all hooks."""
         self.forward.close()
         self.backward.close()
-        self._before.remove()
+        self.around.remove()
         self._meeting.close()
         self.clipping.close()
         self._loss.close()
@@ -131,7 +122,7 @@ class StepWatch:
         self._arrays = Snapshot(self._sketch)
         self._gradients.begin(self._arrays, self._sketch)
         self._closures.begin()
-        self._come_last()
+        self.around.come_last()
         self.clipping.begin()
         self._loss.begin()
 
