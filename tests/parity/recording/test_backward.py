@@ -4,10 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.support.against_twins import Training, compared, train
+from trainparity.parity.recording.backward import MAX_MICRO_BATCHES, BackwardHooks
 
 
 class HandsOn(torch.autograd.Function):
@@ -44,3 +46,19 @@ def test_a_head_that_the_loss_leaves_out_gets_none_as_gradient(tmp_path: Path) -
     assert same.verdict == "bitwise", same.reason
     other = compared(_of_heads(2), _of_heads(1), tmp_path / "other")
     assert other.cause in ("frozen-parameter", "loss-or-targets"), other.explanation
+
+
+@pytest.mark.parametrize("count", [3, MAX_MICRO_BATCHES + 6])
+def test_only_what_is_gone_was_thrown_away(count: int) -> None:
+    model = nn.Linear(4, 3)
+    hooks = BackwardHooks(model, set, lambda captured: None)
+    hooks.active = True
+    for _ in range(count):
+        model(torch.ones(2, 4)).sum().backward()
+    assert not hooks.thrown_away
+    hooks.begin()
+    model.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    model.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    assert len(hooks.thrown_away) == 1 and hooks.count == 2

@@ -29,7 +29,7 @@ class _BackwardPass:
     square: float = 0.0
     """Of the L2 norm of the gradients that were there before it."""
     reached: set[int] = field(default_factory=set)
-    """The parameters that it came to, by identity."""
+    """The parameters that it came to, by identity; of passes that are not kept one by one, none."""
     sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
 
 
@@ -111,8 +111,8 @@ class BackwardHooks:
             return None
         if not self._in_backward:
             self._enter(captured=is_captured(parameter))
-        self._passes[-1].reached.add(id(parameter))
         if len(self._passes) <= MAX_MICRO_BATCHES:
+            self._passes[-1].reached.add(id(parameter))
             if parameter.grad is not None and id(parameter) in self._counted:
                 self._passes[-1].square += norm(parameter.grad) ** 2
             self._passes[-1].sketch += sign * self._sketch(gradient)
@@ -187,7 +187,7 @@ class BackwardHooks:
         found: set[int] = set()
         for place, later in enumerate(self._passes):
             if not later.square:
-                found |= {one.number for one in self._passes[:place] if one.reached & later.reached}
+                found |= {one.number for one in self._passes[:place] if not one.reached.isdisjoint(later.reached)}
         return found
 
     def _training(self) -> Sequence[_BackwardPass]:

@@ -104,6 +104,7 @@ class Pass:
         """Return the same pass, looked at as one of other samples, which lie in the second dimension."""
         other = Pass(self.training, self.state, self.evaluating)
         other.frozen, other.state_outside, other.time_first = self.frozen, self.state_outside, True
+        other.given_by_another = self.given_by_another
         other.of(samples, tokens)
         return other
 
