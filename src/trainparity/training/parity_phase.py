@@ -7,8 +7,8 @@ from torch import Tensor
 
 from trainparity import checkpoints
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, NumberFormat
-from trainparity.parity.recording.passes import STAND_IN
 from trainparity.parity.recording.session import Plan, Session
+from trainparity.parity.recording.signs import STAND_IN
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import write_csv

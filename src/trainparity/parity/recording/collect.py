@@ -9,7 +9,8 @@ from trainparity.parity.recording import ranks
 from trainparity.parity.recording.backward import MAX_MICRO_BATCHES, BackwardHooks
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.identity import never_zero
-from trainparity.parity.recording.passes import STAND_IN, Pass
+from trainparity.parity.recording.passes import Pass
+from trainparity.parity.recording.signs import STAND_IN
 from trainparity.parity.recording.sketch import mix
 
 MAX_SAMPLES = 4096

@@ -2,8 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Set
-from functools import reduce
-from operator import add
 from typing import Any
 
 import torch
@@ -17,33 +15,10 @@ from trainparity.parity.recording.names import OUTPUT, of_call, of_sums, of_whol
 from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.sketch import Sketcher, mix
+from trainparity.parity.recording.signs import Signs
+from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.tensors import has_rows, in_memory, rows_of, tensors
 from trainparity.parity.recording.time_first import batch_first
-
-STAND_IN = torch.iinfo(torch.int64).min
-"""The identity of a row that is no sample: its loss weighs nothing."""
-
-_CHUNK = 1 << 24
-"""Numbers that are held in float64 at a time."""
-
-_SIGNS = 64
-"""Random signs of each sample: as many as a hash has bits."""
-
-_SIXTEEN_BITS = (1 << 16) - 1
-"""Of a hash, which tell by what number a sample counts in all of its sums."""
-
-_FEW = 8
-"""Numbers of a sample below which all signs are used: one sum of one number is a multiple of any other."""
-
-_MANY = 1024
-"""Numbers of a sample above which one sign is used: the sums cost what the numbers do."""
-
-_LENGTH = 64
-"""Tokens that a sequence counts as there: it is as long as a batch is padded."""
-
-_SOME = 8
-"""Signs used between these: two samples of one sign that change places, as shuffled labels do, change no sum."""
 
 
 class Pass:
@@ -86,19 +61,14 @@ class Pass:
         self._calls: Counter[str] = Counter()
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
-        self._hashes: Tensor | None = None
-        """Of the samples, int64 [B]: each bit is a random sign. Zero for a row that is none."""
-        self._tokens: Tokens | None = None
-        """What the samples are made of, if they are sequences of tokens."""
+        self._signs: Signs | None = None
+        """Of the samples."""
         self.time_first = False
         """Whether the model is given [T, B, ...]: samples lie in the second dimension."""
-        self._made: dict[tuple[int, torch.device], Tensor] = {}
-        """Signs of these samples that were asked for, by their number and device."""
 
     def of(self, samples: Tensor, tokens: Tokens | None = None) -> None:
         """Take samples by their identities, int64 [B], and the tokens that they are made of, if they are."""
-        self.samples, self._tokens, self._made = samples, tokens, {}
-        self._hashes = mix(samples + 1) * (samples != STAND_IN)
+        self.samples, self._signs = samples, Signs(samples, tokens)
 
     def turned(self, samples: Tensor, tokens: Tokens | None) -> "Pass":
         """Return the same pass, looked at as one of other samples, which lie in the second dimension."""
@@ -110,8 +80,7 @@ class Pass:
 
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
-        self.time_first = source.time_first
-        self.source, self._hashes, self._tokens, self._made = source, source._hashes, source._tokens, source._made
+        self.source, self._signs, self.time_first = source, source._signs, source.time_first
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
@@ -167,13 +136,19 @@ class Pass:
         if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
             return False
         _add(self.activations, name, seen)
-        count = self._tokens.own_numbers(self._batch_first(tensor)) if self._tokens else tensor.numel()
-        self.numbers[name] += count * (1 + tensor.is_complex())
+        assert self._signs is not None  # else there were no sums
+        self.numbers[name] += self._signs.numbers(self._batch_first(tensor)) * (1 + tensor.is_complex())
         return True
 
     def _batch_first(self, tensor: Tensor) -> Tensor:
-        assert self._hashes is not None
-        return batch_first(tensor, len(self._hashes)) if self.time_first else tensor
+        assert self._signs is not None
+        return batch_first(tensor, len(self._signs)) if self.time_first else tensor
+
+    def _sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool = False) -> Tensor | None:
+        """Sketch the signed sums over the samples; None where the rows are no samples."""
+        if not self._signs or not has_rows(tensor):
+            return None
+        return self._signs.sum(self._batch_first(tensor), sketch, own_alone=own_alone)
 
     def see_returned(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
         """Add what the model returns that has no row for each sample, and later its gradient; return its name.
@@ -226,42 +201,6 @@ class Pass:
                 for name, sums in given.items():
                     _add(found, name, sums)
         return found
-
-    def _sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool = False) -> Tensor | None:
-        """Sketch the signed sums over the samples, of their own tokens alone; None where the rows are no samples."""
-        if self._hashes is None or not len(self._hashes) or not has_rows(tensor):
-            return None
-        tensor = self._batch_first(tensor)
-        if len(tensor) % len(self._hashes):
-            return None
-        rows = where_float64_is(as_real(tensor.detach())).reshape(len(self._hashes), -1)
-        width = self._tokens.width(tensor) if self._tokens else 0
-        if self._tokens and width and own_alone:
-            rows = self._tokens.own_alone(rows)
-        signs = self._signs(_signs_used(_LENGTH * width or rows.shape[1]), rows.device)
-        at_once = max(1, _CHUNK // max(1, rows.shape[1]))
-        if len(rows) <= at_once:
-            return sketch(rows.double().T @ signs)
-        parts = zip(torch.split(rows, at_once), torch.split(signs, at_once), strict=True)
-        # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
-        return sketch(reduce(add, [part.double().T @ of_part for part, of_part in parts]))
-
-    def _signs(self, count: int, device: torch.device) -> Tensor:
-        """Return the first signs of each sample, times 1 to 2: float64 [B, count]; zeros for a row that is none."""
-        assert self._hashes is not None
-        if (count, device) not in self._made:
-            hashes = self._hashes.to(device)
-            bits = (hashes[:, None] >> torch.arange(count, device=device)) & 1
-            lengths = 1 + (mix(hashes) & _SIXTEEN_BITS).double() / (_SIXTEEN_BITS + 1)  # else equal rows may cancel
-            self._made[count, device] = (1 - 2 * bits) * (lengths * (hashes != 0))[:, None]
-        return self._made[count, device]
-
-
-def _signs_used(numbers: int) -> int:
-    """Return how many sums a sample of so many numbers is seen in."""
-    if numbers < _FEW:
-        return _SIGNS
-    return _SOME if numbers <= _MANY else 1
 
 
 _INFINITE = 1e4

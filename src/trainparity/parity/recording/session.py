@@ -22,7 +22,8 @@ from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise, perturb
 from trainparity.parity.recording.seeds import derived_seed
-from trainparity.parity.recording.trace import Layout, StepArrays, Trace
+from trainparity.parity.recording.step_arrays import StepArrays
+from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import RecordError, Settings
 
