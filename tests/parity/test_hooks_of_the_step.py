@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -12,7 +13,7 @@ import trainparity
 from tests.support.against_twins import LABELS, compared
 
 
-def _train(late: bool, several: bool, folder: Path, twin: int) -> None:
+def _train(when: str, several: bool, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
     weights, *others = model.parameters()
@@ -22,23 +23,24 @@ def _train(late: bool, several: bool, folder: Path, twin: int) -> None:
     def decay(*_: Any) -> None:
         weights.data.mul_(0.9)
 
-    if not late:
+    if when == "early":
         updates[-1].register_step_post_hook(decay)
     with trainparity.record(model, updates, folder, twin=twin, interval=1):
-        if late:
+        if when == "late":
             updates[-1].register_step_post_hook(decay)
         for images in torch.randn(4, 16, 4, generator=torch.Generator().manual_seed(1)):
             model.zero_grad()
             cross_entropy(model(images), LABELS).backward()
+            if when == "in each step":
+                hook = updates[-1].register_step_post_hook(decay)
             for one in updates:
                 one.step()
+            if when == "in each step":
+                hook.remove()
 
 
-def test_a_younger_hook_belongs_to_the_step_too(tmp_path: Path) -> None:
-    verdict = compared(partial(_train, False, False), partial(_train, True, False), tmp_path)
-    assert verdict.verdict == "bitwise", verdict.explanation
-
-
-def test_so_does_one_of_the_last_of_several_optimizers(tmp_path: Path) -> None:
-    verdict = compared(partial(_train, False, True), partial(_train, True, True), tmp_path)
+@pytest.mark.parametrize("when", ["late", "in each step"])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_younger_hook_belongs_to_the_step_too(when: str, several: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(_train, "early", several), partial(_train, when, several), tmp_path)
     assert verdict.verdict == "bitwise", verdict.explanation

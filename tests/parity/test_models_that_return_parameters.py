@@ -30,6 +30,7 @@ def _train(kind: str, weight: float, folder: Path, twin: int) -> None:
     def loss() -> Tensor:
         optimizer.zero_grad()
         image = model()
+        assert twin or image is model.pixels  # a twin moves what modules return
         products = image.flatten(2)[0] @ image.flatten(2)[0].T / 64
         found: Tensor = (image - content).square().mean() + weight * (products - style).square().mean()
         found.backward()

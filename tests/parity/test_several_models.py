@@ -570,3 +570,26 @@ def test_another_loss_that_is_not_thrown_away_is_named_where_parts_have_their_ow
         "call optimizer.zero_grad() where the reference does, as before a model's own loss goes backward where another "
         "model's came through it, or freeze it for that one"
     )
+
+
+def _after_an_encoder(zeroes: bool, folder: Path, twin: int) -> None:
+    """Train a model on what another one, which is not recorded, has made; the fault zeroes between micro-batches."""
+    torch.manual_seed(0)
+    encoder, model = nn.Linear(4, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for rows in REAL.view(STEPS, BATCH, 4):
+            optimizer.zero_grad()
+            for some in rows.chunk(2):
+                if zeroes:
+                    optimizer.zero_grad()
+                (model(encoder(some)).square().sum() / BATCH).backward()
+            optimizer.step()
+
+
+def test_gradients_zeroed_between_micro_batches_are_named_behind_an_encoder(tmp_path: Path) -> None:
+    for twin in range(3):
+        _after_an_encoder(False, tmp_path / "a", twin)
+    _after_an_encoder(True, tmp_path / "b", 0)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation

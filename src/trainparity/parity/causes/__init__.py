@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     start.averaged_otherwise,
     unmoved.made_after_the_optimizer,
     modes.eval_mode,
+    accumulation.gradients_not_zeroed,  # what is thrown away counts as no sample
     backward.flows_through_targets,
     backward.inputs_take_gradients,
     samples.other_samples,
@@ -55,7 +56,7 @@ RULES: tuple[Rule, ...] = (
     inputs.other_inputs_beside,
     # What is done to the gradient between backward and the update, seen as it happens.
     unmoved.never_reached,
-    accumulation.gradients_not_zeroed,
+    accumulation.takes_more,
     accumulation.missing_backward,
     accumulation.updated_again,
     ranks.never_reduced,

@@ -20,8 +20,7 @@ def _carried_differs(difference: Difference) -> bool:
 @rule(
     "gradients-not-zeroed",
     "accumulation",
-    proof="a gradient was held before the step's first backward; or a run makes backward passes before those whose "
-    "gradients the other one applies; or none before a later one, and the applied "
+    proof="a gradient was held before the step's first backward; or none before a later one, and the applied "
     "gradient is that of the micro-batches from there on alone; or backward made gradients and none is left for the "
     "update",
     advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
@@ -58,7 +57,7 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
             advice="call optimizer.zero_grad() after the optimizer's step or before backward, not between them",
         )
-    early = _throw_away(difference)
+    early = [_zeroed_between(trace, difference.row) for trace in difference.traces]
     if early[0] != early[1]:
         return Finding(
             f"at step {difference.step} {difference.who(early[0])} throws the gradients of earlier backward passes "
@@ -66,21 +65,18 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
             evidence,
             advice=_NOT_BETWEEN if early[1] else _WHERE_THE_REFERENCE_DOES,
         )
-    return _takes_more(difference, evidence)
+    return None
 
 
-def thrown_away_otherwise(difference: Difference) -> bool:
-    """Tell whether one run alone throws gradients away that earlier backward passes of the step have made."""
-    return len(set(_throw_away(difference))) > 1
-
-
-def _throw_away(difference: Difference) -> list[bool]:
-    return [_zeroed_between(trace, difference.row) for trace in difference.traces]
-
-
-def _takes_more(difference: Difference, evidence: Evidence) -> Finding | None:
-    """Find that an update takes what earlier backward passes have made, besides what the other run's takes."""
-    if any(_left_out(difference)):
+@rule(
+    "gradients-not-zeroed",
+    "accumulation",
+    proof="a run makes backward passes before those whose gradients alone the other one applies",
+    advice="call optimizer.zero_grad() once in every optimizer step, before its first backward",
+)
+def takes_more(difference: Difference) -> Finding | None:
+    """An update takes what earlier backward passes have made, besides what the other run's takes."""
+    if difference.stage != "gradient" or any(_left_out(difference)):
         return None  # some of what a run passes forward never comes back
     for right in (True, False):
         more, less = difference.traces[right], difference.traces[not right]
@@ -93,7 +89,7 @@ def _takes_more(difference: Difference, evidence: Evidence) -> Finding | None:
             return Finding(
                 f"at step {difference.step} the update of {difference.who(not right)} takes the gradients of {first} "
                 f"backward passes more, which come before all that {difference.who(right)} makes",
-                evidence,
+                {"backward_passes": [float(count) for count in (counts[::-1] if right else counts)]},
                 advice=_WHERE_THE_REFERENCE_DOES if right else _NOT_BETWEEN,
             )
     return None

@@ -4,7 +4,6 @@ from collections import Counter
 
 import torch
 
-from trainparity.parity.causes.accumulation import thrown_away_otherwise
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
 from trainparity.parity.causes.ranks import part_on_purpose
@@ -85,7 +84,7 @@ def other_samples(difference: Difference) -> Finding | None:
     decides = difference.stage == "gradient" or part_on_purpose(difference) or _samples_differ(difference)
     if hashes is None or counts is None or not decides:
         return None
-    if not all(counts) or torch.equal(*hashes) or thrown_away_otherwise(difference):
+    if not all(counts) or torch.equal(*hashes):
         return None
     ours, theirs = (identities(trace, difference.row) for trace in difference.traces)
     missing, extra = without(ours, theirs), without(theirs, ours)

@@ -90,6 +90,7 @@ class ForwardHooks:
 
     def close(self) -> None:
         """Remove the hooks."""
+        self._let_go()
         for handle in self._handles:
             handle.remove()
         direct.forget(self._model)
@@ -125,12 +126,18 @@ class ForwardHooks:
 
     def _next_micro_batch(self) -> None:
         self._may_have_ended = False
+        self._let_go()
         self.origins.next_micro_batch()
         self.seen.next_micro_batch()
+
+    def _let_go(self) -> None:
+        for one in self._passes:
+            one.let_go()
 
     def end(self) -> None:
         """Look at nothing until the next step begins."""
         self.active = False
+        self._let_go()
         self.autocast.end()
 
     def _join(self) -> None:
@@ -249,11 +256,12 @@ class ForwardHooks:
     def _end_pass(self, module: nn.Module, output: Any) -> Any:
         """Look at what the loop is given; return it, as aliases where one may have been used inside for another."""
         if self._turned and self._order.decide(list(tensors(output)), self.origins.given):
-            self._passes[-1] = self._turned
+            self._passes[-1], self._turned = self._turned, self._passes[-1]
+        if self._turned:
+            self._turned.let_go()
         self._turned, found = None, self._passes[-1]
-        trained = [tensor for tensor in tensors(output) if tensor.requires_grad]
-        several = len(trained) > 1 and all(tensor.ndim for tensor in trained)  # else it has used them for the loss
-        if several or any(isinstance(tensor, nn.Parameter) for tensor in trained):
+        trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
+        if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
             output = tree_map_only(Tensor, alias, output)
         name = self._names[id(module)]
         name = OUTPUT if name == "(model)" else name

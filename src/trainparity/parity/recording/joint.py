@@ -32,8 +32,9 @@ class Joint(torch.optim.Optimizer):
         self._last: torch.optim.Optimizer | None = None
         self._gradients: dict[Tensor, Tensor] = {}
         self.handles = [member.register_step_pre_hook(self._begins) for member in self.members]
-        """Of the hooks that see each member's step begin, and end."""
-        self.handles += [member.register_step_post_hook(self._ends) for member in self.members]
+        """Of the hooks that see each member's step begin."""
+        self.handles_after = [member.register_step_post_hook(self._ends) for member in self.members]
+        """Of those that see it end."""
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]

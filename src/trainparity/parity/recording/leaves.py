@@ -62,4 +62,4 @@ def _drops(module: nn.Module) -> bool:
 
 def alias(tensor: Tensor) -> Tensor:
     """Return a view of a tensor: the gradient that comes to it is the loss's alone."""
-    return tensor.view_as(tensor) if tensor.requires_grad else tensor
+    return tensor.view_as(tensor) if tensor.grad_fn is not None else tensor

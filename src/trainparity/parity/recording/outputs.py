@@ -27,7 +27,7 @@ class Outputs:
             each = self._see_one(found, numbered(name, place), tensor, noise)
             if tensor.requires_grad:
                 reached = partial(self._reached, found, each if tensor.ndim else None)
-                tensor.register_hook(reached)  # type: ignore[no-untyped-call]
+                found.hook(tensor, reached)
 
     def _see_one(self, found: Pass, name: str, tensor: Tensor, noise: Noise | None) -> str:
         """Return the name that a tensor is recorded by, if it is."""

@@ -1,11 +1,12 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
 from collections import Counter, defaultdict
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
@@ -59,6 +60,7 @@ class Pass:
         self.numbers: Counter[str] = Counter()
         """How many numbers these are of."""
         self._calls: Counter[str] = Counter()
+        self._handles: list[RemovableHandle] = []
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
         self._signs: Signs | None = None
@@ -122,15 +124,26 @@ class Pass:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
         if not self._see_values(name, tensor, sketch):
             return False
-        if tensor.requires_grad and not isinstance(tensor, nn.Parameter):  # whose hooks would stay there
+        if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
                 if gradient is None or not has_numbers(gradient):  # None: of an LSTM's second backward pass
                     return None
                 return self._given_back(name, gradient, sketch, noise)
 
-            tensor.register_hook(given_back)  # type: ignore[no-untyped-call]
+            self.hook(tensor, given_back)
         return True
+
+    def hook(self, tensor: Tensor, given_back: Callable[[Tensor | None], Tensor | None]) -> None:
+        """Look at the gradient of what a module has returned."""
+        handle = tensor.register_hook(given_back)  # type: ignore[no-untyped-call]
+        if isinstance(tensor, nn.Parameter):  # which outlives the pass
+            self._handles.append(handle)
+
+    def let_go(self) -> None:
+        """Leave no hooks on parameters that modules have returned."""
+        while self._handles:
+            self._handles.pop().remove()
 
     def _see_values(self, name: str, tensor: Tensor, sketch: Sketcher) -> bool:
         if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
@@ -168,7 +181,7 @@ class Pass:
                 given = rows_of(gradient)
                 self._add_gradient(of_sums_name, sketch(torch.cat([given.sum(0), (rows * given).sum(0)])))
 
-        tensor.register_hook(unseen(given_back))  # type: ignore[no-untyped-call]
+        self.hook(tensor, unseen(given_back))
         return of_sums_name
 
     def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
