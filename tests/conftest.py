@@ -14,6 +14,8 @@ from threadpoolctl import threadpool_limits
 hypothesis.settings.register_profile("here", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("here")  # no time that another process takes from us fails a test
 
+os.environ["DVC_NO_ANALYTICS"] = "1"  # of projects that tests make, each command would start a process to report itself
+
 pytest_plugins = ["trainparity.pytest_plugin"]  # in our images the package is mounted, not installed
 
 

@@ -72,6 +72,7 @@ def test_a_fault_is_named_and_confirmed(check: Check, workload: str, cause: str,
     assert confirmed in pair["confirmation"]
 
 
+@pytest.mark.study
 def test_another_precision_is_judged_by_learning_curves_over_seeds(check: Check) -> None:
     code, found = check("examples.workload:Classifier", "amp-bf16", "cuda", "tf32", "--steps=10", "--seeds=4")
     half = found["amp-bf16"]

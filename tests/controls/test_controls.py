@@ -11,6 +11,9 @@ from trainparity.controls.run import run_controls
 from trainparity.parity.causes import IDENTIFIERS
 from trainparity.records.controls import ControlReport, ControlResult
 
+ON_ALL = pytest.mark.study
+"""The sweep takes two minutes; that each rule finds its cause is tested beside the rules."""
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[ControlResult]:
@@ -32,22 +35,26 @@ def _slow(control: Control) -> bool:
     return not {"swin", "convnext"}.isdisjoint(control.models)
 
 
+@ON_ALL
 def test_every_wrong_loop_is_caught_and_given_exactly_its_cause(results: list[ControlResult]) -> None:
     wrong = [result for result in results if result.expected]
     assert {r.name: r.causes for r in wrong} == {r.name: {r.expected: r.trials} for r in wrong}
 
 
+@ON_ALL
 def test_no_right_loop_is_called_different(results: list[ControlResult]) -> None:
     right = [result for result in results if not result.expected]
     assert {r.name: r.different + r.not_judged for r in right} == {r.name: 0 for r in right}
     assert max(r.largest or 0 for r in right) < 8
 
 
+@ON_ALL
 def test_wrong_loops_lie_far_beyond_what_right_ones_reach(results: list[ControlResult]) -> None:
     wrong = [r for r in results if r.expected and r.smallest is not None and not r.coarse]
     assert min(float(r.smallest or 0) for r in wrong) > 100
 
 
+@ON_ALL
 def test_in_coarse_formats_facts_are_caught_that_the_floor_would_hide(results: list[ControlResult]) -> None:
     coarse = [result for result in results if result.coarse]
     assert any((r.smallest or 0) < 6 for r in coarse if r.expected) and max(r.largest or 0 for r in coarse) > 100

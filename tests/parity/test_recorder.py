@@ -348,6 +348,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.study
 def test_correct_accumulation_over_2000_steps_is_equivalent_by_windows(tmp_path: Path) -> None:
     settings = {"every": 20, "interval": 10, "first": 0, "steps": 2000, "lr": 0.2}
     train(tmp_path / "a", **settings)
