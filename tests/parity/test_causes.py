@@ -83,6 +83,20 @@ def averaged(by: float, factor: float = 1.0) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def follows(part: float) -> dict[str, Any]:
+    """A parameter that the loop moves, after each step, a part of the way to another of its shape."""
+    made = trace(held=all_but("a.weight"), gradients=scaled(0, "a.weight")).arrays
+    start, weight = (made[f"{kind}/sketch"].clone() for kind in ("start", "weight"))
+    for row in range(1, T):
+        start[row, 0] = weight[row - 1, 0] + part * (weight[row - 1, 2] - weight[row - 1, 0])
+        weight[row, 0] = start[row, 0]
+    return {
+        **COARSE, "gradients": scaled(0, "a.weight"), "held": all_but("a.weight"), "start__sketch": start,
+        "weight__sketch": weight, "weight__digest": made["weight/digest"] + int(part * 1e6),
+        "layout": {**COARSE["layout"], "parameters": {**SHAPES, "a.weight": [8, 4], "b.weight": [8, 4]}},
+    }  # fmt: skip
+
+
 CENTRE = {"layout": {"buffers": {"a.centre": [4]}}}
 SPECTRAL = {"layout": {"buffers": {"norm._u": [4]}, "modules": MODULES | {"norm": "_SpectralNorm"}}}
 FREEZES = scaled(0, "a.bias")
@@ -211,6 +225,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
         (COARSE, {**COARSE, "start__sketch": DECAYED}),
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}), (averaged(0.01), averaged(0.02, 1.5)),
+        (follows(1e-4), follows(2e-4)),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),

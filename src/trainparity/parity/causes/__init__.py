@@ -6,6 +6,7 @@ A new cause is a function with `@rule(...)` in a file of this folder, its line i
 
 from trainparity.parity.causes import (
     accumulation,
+    averages,
     backward,
     batchnorm,
     buffers,
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     ranks.ranks_disagree,
     start.changed_between_steps,
     start.not_moved_back,
+    averages.averaged_by_another_part,
     start.weights_not_loaded,
     start.averaged_otherwise,
     unmoved.made_after_the_optimizer,

@@ -1,0 +1,119 @@
+"""Weights that the loop keeps as averages of those it trains: by which part of the way they move in a step.
+
+As a mean teacher's (Tarvainen and Valpola, 2017), a momentum encoder's (He et al., MoCo, 2020), a target network's, or
+those that are evaluated (Polyak and Juditsky, 1992). Sketches are linear, and the same for all tensors of a size: they
+show that part as the weights themselves do, and no format that passes compute in hides it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.difference import Difference
+from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import exact
+
+_FEWEST = 16
+"""Numbers of a tensor from which no other move lies on the way to one of its size by chance."""
+
+_BESIDE = 0.1
+"""Part of a move that may not lie on the way: how it was rounded."""
+
+_ROUNDED = 3
+"""Times this part by which two runs' may be apart."""
+
+
+@dataclass(frozen=True)
+class _Move:
+    """How weights moved in a step: a part of the way to others (0: not at all), and the part that rounding may hide."""
+
+    part: float
+    unsure: float
+    to: str = ""
+
+
+def _moves(difference: Difference, name: str) -> list[_Move]:
+    """Return what both runs, or as many as show it, do to weights that no optimizer holds."""
+    return [move for trace in difference.traces if (move := _move(trace, difference.row, name)) is not None]
+
+
+def _move(trace: Trace, row: int, name: str) -> _Move | None:
+    """Return how weights moved since the step before began; None where that is not towards others of their shape."""
+    names, shapes = list(trace.layout.parameters), trace.layout.parameters
+    here = names.index(name)
+    started, left = trace.arrays["start/sketch"], trace.arrays["weight/sketch"]
+    moved = started[row, here] - started[row - 1, here]
+    if not moved.any():
+        return _Move(0.0, 0.0)
+    trained = (trace.arrays["held"][row - 1] & (left[row - 1] != started[row - 1]).any(1)).tolist()
+    others = [place for place, is_ in enumerate(trained) if is_ and shapes[names[place]] == shapes[name]]
+    ends = torch.cat([left[row - 1, others], started[row - 1, others]])
+    ways = ends - started[row - 1, here]
+    parts = (ways @ moved) / ways.square().sum(1)
+    beside = torch.linalg.vector_norm(moved - parts[:, None] * ways, dim=1) / torch.linalg.vector_norm(moved)
+    beside = torch.where(beside.isfinite(), beside, torch.inf)
+    if not len(beside) or float(beside.min()) > _BESIDE:
+        return None
+    nearest = int(beside.argmin())
+    part = float(parts[nearest])
+    return _Move(part, _ROUNDED * float(beside[nearest]) * abs(part), names[others[nearest % len(others)]])
+
+
+def _apart(difference: Difference) -> dict[str, list[_Move]]:
+    """Return the averages that move by another part in one run, and both parts."""
+    row, layout = difference.row, difference.left.layout
+    if row == 0 or layout.steps[row] != layout.steps[row - 1] + 1 or any(w.start == row for w in layout.windows()):
+        return {}
+    moves = {name: _moves(difference, name) for name in _kept_beside(difference)}
+    return {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
+
+
+def _kept_beside(difference: Difference) -> list[str]:
+    """Return the weights that no optimizer holds in any step, and that one run at least moves before this one."""
+    held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
+    moved = torch.stack([_changed(trace, difference.row) for trace in difference.traces]).any(0)
+    shapes = difference.left.layout.parameters
+    return [name for name in difference.named(moved & ~held) if math.prod(shapes[name]) >= _FEWEST]
+
+
+def _changed(trace: Trace, row: int) -> Tensor:
+    started = trace.arrays["start/sketch"]
+    return (started[row] != started[row - 1]).any(1)
+
+
+def _differ(left: _Move, right: _Move) -> bool:
+    return abs(left.part - right.part) > left.unsure + right.unsure + 1e-6 * max(abs(left.part), abs(right.part))
+
+
+def _another_part(difference: Difference) -> bool:
+    return bool(_apart(difference))
+
+
+@rule(
+    "weights-not-loaded",
+    "start",
+    proof="weights that no optimizer holds move, between two steps, by another part of the way to weights that are "
+    "trained, as those of an average with another momentum, or that one run alone updates",
+    advice="update the average once for each step of the optimizer in both runs, with the same momentum",
+    differs=_another_part,
+)
+def averaged_by_another_part(difference: Difference) -> Finding | None:
+    """A teacher or a target network follows the weights that are trained faster or slower, or not at all."""
+    found = _apart(difference)
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    parts, to = [move.part for move in first], next(move.to for move in first if move.to)
+    before = difference.left.layout.steps[difference.row - 1]
+    return Finding(
+        f"between step {before} and step {difference.step} the loop moves {some(list(found))} towards {to}: "
+        f"{_of_the_way(parts[0])} in {difference.runs[0]}, and {_of_the_way(parts[1])} in {difference.runs[1]}",
+        {"parameters": list(found), "parts": parts},
+    )
+
+
+def _of_the_way(part: float) -> str:
+    return "not at all" if not part else f"by {exact(part, 3)} of the way"

@@ -1,0 +1,107 @@
+"""Weights that a loop keeps as averages of those it trains: their momentum is seen under any format."""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+import trainparity
+from tests.support.against_twins import LABELS, compared
+
+MOMENTUM = 0.996
+Update = Callable[[nn.Module, nn.Module, int], None]
+"""Updates a teacher from the student, after a step."""
+
+
+@torch.no_grad()
+def average(momentum: float, every: int, teacher: nn.Module, student: nn.Module, step: int) -> None:
+    if step % every == 0:
+        for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+            ours.mul_(momentum).add_(theirs, alpha=1 - momentum)
+
+
+@torch.no_grad()
+def interpolate(momentum: float, teacher: nn.Module, student: nn.Module, step: int) -> None:
+    """The same, computed otherwise."""
+    torch._foreach_lerp_(list(teacher.parameters()), list(student.parameters()), 1 - momentum)
+
+
+def never(teacher: nn.Module, student: nn.Module, step: int) -> None:
+    pass
+
+
+def train(update: Update, parts: int, coarse: bool, stored: torch.dtype, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 10)).to(stored)
+    teacher = copy.deepcopy(student).requires_grad_(False)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
+        for step in range(6):
+            optimizer.zero_grad()
+            batch = torch.randn(16, 4, generator=draws).to(stored)
+            for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = student(images).float()
+                    with torch.no_grad():
+                        wanted = teacher(images).float()
+                ((cross_entropy(outputs, labels) + mse_loss(outputs, wanted)) / parts).backward()
+            optimizer.step()
+            update(teacher, student, step)
+
+
+RIGHT = partial(average, MOMENTUM, 1)
+WRONG: dict[str, tuple[Update, Update]] = {
+    "never": (RIGHT, never),
+    "in the other run": (never, RIGHT),
+    "for each micro-batch": (RIGHT, partial(average, MOMENTUM**4, 1)),
+    "nearly the same momentum": (partial(average, 0.999, 1), partial(average, 0.9995, 1)),
+    "copied later": (partial(average, 0, 2), partial(average, 0, 3)),
+}
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("fault", WRONG)
+def test_another_momentum_is_a_fact(fault: str, coarse: bool, tmp_path: Path) -> None:
+    reference, test = (
+        partial(train, update, parts, coarse, torch.float32) for update, parts in zip(WRONG[fault], (1, 4), strict=True)
+    )
+    verdict = compared(reference, test, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "weights-not-loaded"), verdict.reason
+    assert "towards 0." in (verdict.explanation or "") and "of the way" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("momentum", [0.9, MOMENTUM, 0.99999])
+def test_how_an_average_is_computed_is_none(momentum: float, stored: torch.dtype, tmp_path: Path) -> None:
+    """As good as no step of the last one is seen in these formats: it is rounded away, or not."""
+    updates: tuple[Update, Update] = partial(average, momentum, 1), partial(interpolate, momentum)
+    reference, test = (
+        partial(train, update, parts, True, stored) for update, parts in zip(updates, (1, 4), strict=True)
+    )
+    verdict = compared(reference, test, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def test_an_averaged_model_of_pytorch_is_followed(tmp_path: Path) -> None:
+    def averaged(momentum: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 10)
+        mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(momentum))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with trainparity.record(nn.ModuleList([model, mean]), optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(5, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                cross_entropy(model(batch), LABELS).backward()
+                optimizer.step()
+                mean.update_parameters(model)
+
+    verdict = compared(partial(averaged, 0.99), partial(averaged, 0.98), tmp_path)
+    assert (verdict.cause, verdict.step) == ("weights-not-loaded", 2), verdict.explanation  # the first is a copy
+    assert verdict.evidence["parts"] == pytest.approx([0.01, 0.02], rel=1e-3)
