@@ -19,7 +19,7 @@ def _samples_differ(difference: Difference) -> bool:
     hashes, counts = difference.pair("samples"), difference.pair("num_samples")
     if hashes is None or counts is None or not all(counts) or torch.equal(*hashes):
         return False
-    if one_passes_more_aside(difference) or _each_as_often(difference):
+    if one_passes_more_aside(difference) or _each_as_often(difference) or _made_beside_others(difference):
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
@@ -35,6 +35,18 @@ def _each_as_often(difference: Difference) -> bool:
     ours, theirs = (Counter(identities(trace, difference.row)) for trace in difference.traces)
     times = {theirs[sample] / count for sample, count in ours.items()}
     return ours.keys() == theirs.keys() and len(times) == 1
+
+
+def _made_beside_others(difference: Difference) -> bool:
+    """Tell whether only one run passes what another model made together with other samples, as real and fake ones.
+
+    It is known by its contents there, and in passes of its own by what it was made of.
+    """
+    (elsewhere, ours), (there, theirs) = (
+        (bool(trace.arrays["made_elsewhere"][difference.row]), set(identities(trace, difference.row)))
+        for trace in difference.traces
+    )
+    return elsewhere != there and (ours < theirs if elsewhere else theirs < ours)
 
 
 def _of_other_length(difference: Difference) -> bool:
@@ -90,7 +102,7 @@ def other_samples(difference: Difference) -> Finding | None:
     missing, extra = without(ours, theirs), without(theirs, ours)
     if missing and extra and not _identified(difference):
         return None
-    if one_passes_more_aside(difference) and not (missing and extra):
+    if not (missing and extra) and (one_passes_more_aside(difference) or _made_beside_others(difference)):
         return None
     if _is_a_multiple(difference) and 2 * max(len(missing), len(extra)) < len(ours):
         return None  # a point that each micro-batch takes, as the boundary of an equation
