@@ -32,6 +32,8 @@ class Chain:
     bits: twins, which move all weights, are further apart than that."""
     lost: list[str]
     """Those whose values differ where the floor is too wide to say whether they agree."""
+    plainly_other: list[str]
+    """Those whose values are something else, as of another way to compute what a model returns."""
     other_bits: list[str]
     """Those whose values differ at all."""
     given_other_bits: list[str]
@@ -57,9 +59,9 @@ class Chain:
     given_otherwise: list[str]
     """Those judged whose gradient is beyond the margin, by a factor or not."""
     bent: list[str]
-    """Those judged whose gradient is more than `_ROUNDED` floors off when the factor is taken away."""
+    """Those judged whose gradient is more than `ROUNDED` floors off when the factor is taken away."""
     reached: list[str]
-    """The model's modules to whose output a gradient comes back that is more than `_ROUNDED` floors off."""
+    """The model's modules to whose output a gradient comes back that is more than `ROUNDED` floors off."""
     unread: bool
     """Whether what the model returns is far apart, and the gradient of the loss by it is not: they are apart where the
     loss does not look, as at tokens that fill a sequence up."""
@@ -98,6 +100,7 @@ class Chain:
             forward=values.beyond(names, 1.0, difference.margin),
             further_than_twins=_further_than_twins(difference, values) if alike else [],
             lost=values.lost(),
+            plainly_other=values.apart(_made(names), _PLAINLY),
             other_bits=other_bits,
             given_other_bits=gradients.apart(given_back, 0.0),
             given_more_than_stored=gradients.apart(given_back, unit / 16),
@@ -110,8 +113,8 @@ class Chain:
             factor=factor,
             loss_is_exact=loss_is_exact,
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
-            bent=gradients.beyond(judged, factor, _ROUNDED),
-            reached=gradients.beyond(inside(given_back), 1.0, _ROUNDED),
+            bent=gradients.beyond(judged, factor, ROUNDED),
+            reached=gradients.beyond(inside(given_back), 1.0, ROUNDED),
             unread=values.furthest(judged) > _UNREAD * max(gradients.furthest(judged), 1.0),
             backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
         )
@@ -215,7 +218,10 @@ that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x si
 _MANY = 64
 """Numbers from which on the distance of an activation is no matter of chance."""
 
-_ROUNDED = 2
+_PLAINLY = 0.05
+"""Relative distance of what modules return that, as it reaches no output and no gradient, is another formulation."""
+
+ROUNDED = 2
 """Floors by which the gradient of equal outputs may be off for rounding alone."""
 
 REROUNDED = 4

@@ -4,11 +4,13 @@ What modules return, and the gradient of what the loss is made of, are rounded l
 runs pass the same samples from equal weights these show another function or another loss that gradients do not.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import torch
 
-from trainparity.parity.chain import REROUNDED
+from trainparity.parity.chain import REROUNDED, ROUNDED
+from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut
 
@@ -37,13 +39,29 @@ def passes_part(difference: "Difference") -> bool:
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
-        return of_outputs or (same_cut and other_loss)
+        return of_outputs or (same_cut and other_loss) or _given_otherwise(difference, other_size)
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
+        if chain.outputs_agree and not given and _gradients_agree(difference):  # as A(XW) for (AX)W
+            passed = [name for name in passed if name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
     return (bool(off) and not chain.another_form(off)) or other_loss
+
+
+def _gradients_agree(difference: "Difference") -> bool:
+    """Tell whether each parameter's gradient is about as near to the reference's as its twins' are."""
+    row = difference.row
+    off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
+    return bool((off <= ROUNDED).all())
+
+
+def _given_otherwise(difference: "Difference", other_size: Collection[str]) -> bool:
+    """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
+    off = [name for name in difference.chain.forward if name not in other_size]
+    given = [name for name in off if name.startswith(INPUT) and not depends_on_cut(name)]
+    return bool(given) and len(given) < len(off) and not difference.chain.outputs_agree
 
 
 def scaled_and_back(difference: "Difference") -> bool:

@@ -1,5 +1,7 @@
 """Batch normalisation over another number of samples."""
 
+from collections import Counter
+
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
@@ -11,7 +13,8 @@ from trainparity.parity.recording.trace import Trace
     "batchnorm-statistics",
     "forward",
     proof="the first activation beyond the floor, or in a coarse format the first gradient or "
-    "running statistic, is a BatchNorm's, and it saw batches of another size",
+    "running statistic, is a BatchNorm's, and it saw batches of another size; or its running statistics are off, and a "
+    "forward pass calls it more often in one run",
     advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
@@ -19,12 +22,14 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
     rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
     norms = _that_normalise_over_batches(difference)
     first = difference.first_activation
+    if norms and (found := _called_more_often(difference, norms)):
+        return found
     if not norms or sizes(rows[0]) == sizes(rows[1]):
         return None
     if difference.stage != "gradient" and not _shows_in_statistics(difference, norms):
         return None
     inside, named = difference.chain.inside, _norm_of(difference, norms)
-    if inside and first is not None and named is None:
+    if inside and first is not None and named is None and not _may_be_of_other_rows(difference, norms):
         return None
     if (first is None or not inside) and not _shows_elsewhere(difference, norms):
         return None
@@ -35,6 +40,41 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         ),
         {"modules": norms, "samples_of_each_pass": [str(rows[0]), str(rows[1])], "first_activation": first or ""},
     )
+
+
+def _called_more_often(difference: Difference, norms: list[str]) -> Finding | None:
+    """Find a BatchNorm that sees each batch in more parts in one run, as both views of a sample at once or in turns."""
+    calls = [_calls(trace, norms) for trace in difference.traces]
+    odd = [norm for norm in norms if calls[0][norm] != calls[1][norm]]
+    first = next((norm for norm in odd if _shows_elsewhere(difference, [norm])), None)
+    if first is None or difference.stage != "gradient":
+        return None
+    ours, theirs = (count[first] for count in calls)
+    return Finding(
+        f"each forward pass calls {first} {_times(ours)} in {difference.runs[0]}, and {_times(theirs)} in "
+        f"{difference.runs[1]}: it normalises over other numbers of rows at a time",
+        {"modules": odd, "calls_of_each_pass": [float(ours), float(theirs)]},
+        advice="give it the same rows at a time in both runs, or use GroupNorm",
+    )
+
+
+def _calls(trace: Trace, norms: list[str]) -> Counter[str]:
+    """Count how often a forward pass calls each norm: of every call but the first the name tells."""
+    return Counter(module for name in trace.layout.activations if (module := module_of(name)) in norms)
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _may_be_of_other_rows(difference: Difference, norms: list[str]) -> bool:
+    """Tell whether what differs in front of the first norm may do so as other rows lie beside one another there.
+
+    As where a model stacks two views of its samples: rows of a sample that are not next to one another, in another cut.
+    """
+    first, inside = difference.first_activation, difference.chain.inside
+    norm = next((place for place, name in enumerate(inside) if module_of(name) in norms), 0)
+    return first in inside[:norm] and _shows_elsewhere(difference, norms)
 
 
 def _that_normalise_over_batches(difference: Difference) -> list[str]:

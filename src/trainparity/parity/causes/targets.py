@@ -116,7 +116,8 @@ def other_value(difference: Difference) -> Finding | None:
         return None
     off = [name for name in chain.backward if not name.startswith(INPUT)]
     inside = "a term of it takes what lies inside of the model"
-    if set(chain.judged) & set(chain.bent):  # within the margin of a coarse format, and no rounding
+    hidden = is_coarse(difference.left.layout) and not chain.given_same_bits
+    if hidden or set(chain.judged) & set(chain.bent):  # within the margin of a coarse format
         inside = f"another loss function, or {inside}"
     return Finding(
         f"the model returns the same in both runs, and the loss is {exact(values[0])} in {difference.runs[0]} and "
