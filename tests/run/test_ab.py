@@ -295,7 +295,27 @@ def test_code_of_the_working_tree_is_not_a_revisions(repository: Path) -> None:
     script.write_text(f"import sys; sys.path.append({str(repository / 'package')!r}); import mine\n" + PLAIN)
     commit(repository)
     found = ab(repository, "--base", "HEAD", "--test", "HEAD", f"{python()} scripts/train.py", code=2)
-    assert "imported code of the working tree: package/mine.py" in found["errors"]
+    assert "ran code of the working tree: package/mine.py" in found["errors"]
+
+
+@pytest.mark.parametrize("through", ["{python} {script}", "sh -c 'cd {folder} && {python} train.py'"])
+def test_a_script_of_the_working_tree_is_not_a_revisions(through: str, repository: Path) -> None:
+    """It would be the same in both, and equal in every bit."""
+    script = repository / "scripts/train.py"
+    command = through.format(python=python(), script=script, folder=script.parent)
+    found = ab(script.parent, "--base", "HEAD~2", "--test", "HEAD", "--link", "../data", command, code=2)
+    assert "ran code of the working tree: scripts/train.py. Name scripts by their place" in found["errors"]
+
+
+def test_what_is_equal_proves_nothing_of_a_training_that_was_not_recorded(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    first = f"{python()} train.py"
+    both = [f"sh -c '{first} && {first} --lr {rate}'" for rate in (0.1, 0.5)]
+    found = ab(tmp_path, *both, code=2)
+    assert found["verdict"] == "cannot judge" and found["reason"].startswith(
+        "what was recorded is bitwise, and not all"
+    )
+    assert "NOT recorded: " in found["reason"] and "started more than one" in found["reason"]
 
 
 def test_in_a_hook_of_git_with_submodules_and_hooks_that_fail(repository: Path, tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def test_of_several_trainings_the_first_is_recorded_and_all_are_stopped(tmp_path
         "for lr in '0.1', '0.2': subprocess.run([sys.executable, 'inner.py', '--lr', lr], check=True)"
     )
     done = trainparity("run", "runs/a", "--twins", 0, "--steps", 3, "--", python(), write(tmp_path, text), cwd=tmp_path)
-    assert done.returncode == 0 and "more than one training" in done.stderr
+    assert done.returncode == 0 and "NOT recorded: another training" in done.stderr
     trace = Trace.load(tmp_path / "runs/a")
     assert trace.arrays["setting/lr"][:, 0].tolist() == [0.1] * 3
     assert "the script's end" not in done.stdout
@@ -517,3 +517,15 @@ for batch in torch.randn(9, 16, 8):
     trace = Trace.load(record(tmp_path, python(), "train.py"))
     assert trace.arrays["clip/calls"].tolist() == [1] * 6
     assert trace.arrays["rank/backwards"].flatten().tolist() == [1] * 6
+
+
+def test_a_trace_that_can_not_be_written_is_no_run(tmp_path: Path) -> None:
+    """As on a full disk; the earlier run stays."""
+    limit = "import os, resource\nif 'SMALL' in os.environ: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+    command = python(), write(tmp_path, limit + PLAIN), "--steps", 6
+    run = record(tmp_path, *command)
+    kept = (run / "trace.json").read_bytes()
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 0, "--", *command, cwd=tmp_path, SMALL="yes")
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert "can't record this training: OSError: [Errno 27] File too large" in done.stderr
+    assert (run / "trace.json").read_bytes() == kept

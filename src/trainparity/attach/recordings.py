@@ -1,6 +1,8 @@
 """The optimizers of one training that are recorded, each with its Recorder."""
 
 import atexit
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainparity.attach.optimizers import Optimizers
@@ -22,6 +24,8 @@ class Recordings:
         self._session, self._optimizers = session, optimizers
         self._recorders: dict[Optimizer, Recorder] = {}
         self._facts: dict[Optimizer, dict[str, Any]] = {}
+        self._script: Path | None = None
+        """The file that Python runs, which it forgets when that ends."""
         self.joint: Joint | None = None
         """What is recorded in place of several optimizers that make a step together."""
 
@@ -73,6 +77,8 @@ class Recordings:
         """Record an optimizer and those beside it; `called` is the module whose forward pass begins."""
         from trainparity.attach.owners import beside
 
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        self._script = script and Path(script).absolute()
         several = sorted([first, *beside(first, self._optimizers.alive())], key=self._optimizers.number)
         for one in several:  # whichever is called first: no generator is that is called without gradients
             self._record(one, called, None if one is several[0] else self._folder_name(one))
@@ -153,5 +159,6 @@ class Recordings:
             atexit.unregister(recorder.close)
 
     def write(self, *, stopped: bool) -> None:
-        """Write the traces and, on the main rank, what was recorded."""
-        write(self._session, self._recorders, self._facts, self._optimizers, stopped=stopped)
+        """Write the traces and, on the main rank, what was recorded; raises what their writing does."""
+        facts = self._recorders, self._facts
+        write(self._session, *facts, self._optimizers, script=self._script, stopped=stopped)

@@ -20,7 +20,7 @@ class Plan(Record):
     interval: int
     twin: int
     outside: Path | None = None
-    """A folder from which no module may be imported: the working tree beside a revision's."""
+    """A folder from which nothing may be run: the working tree beside a revision's."""
     operators: int | None = None
     """The step, from 0, whose operators are logged as `operators.json` in the session's folder; null: none."""
 
@@ -41,7 +41,7 @@ class Recorded(Record):
     ended: str
     """Why the recording ended before the script did, other than for its steps; empty: it did not."""
     outside: list[str]
-    """Files of modules that were imported from the folder `Plan.outside`."""
+    """Files from the folder `Plan.outside` that were run: the script, or modules that it imported."""
     float64_takes_more: bool = False
     """Whether a run in float64 lost more than the rounding of single precision: a coarser format, compiled code."""
 

@@ -20,15 +20,22 @@ def write(
     facts: "dict[Optimizer, dict[str, Any]]",
     optimizers: Optimizers,
     *,
+    script: Path | None,
     stopped: bool,
 ) -> None:
-    """Write the traces and, on the main rank, what was recorded."""
+    """Write the traces and, on the main rank, what was recorded.
+
+    Raises:
+        Exception: a trace could not be written, as on a full disk, now or when the Recorder itself wrote it.
+    """
     made = {optimizer: recorder for optimizer, recorder in recorded.items() if recorder.step}
     first = next(iter(recorded.values()))
     if made and not first.left_out:  # the first one's model may have been called without being trained
         next(iter(made.values())).folder = first.folder
     for recorder in recorded.values():
         recorder.close()
+        if recorder.failure:
+            raise recorder.failure
     names = {optimizers.name(optimizer) for optimizer in recorded}
     main = next(iter(made or recorded))
     if (session.folder / "rank-0").read_text(encoding="utf-8") == str(os.getpid()):
@@ -43,14 +50,15 @@ def write(
             stopped=stopped,
             not_recorded=sorted(optimizers.names_of_counted() - names),
             ended=recorded[main].ended,
-            outside=_imported_from(session.plan.outside),
+            outside=_run_from(session.plan.outside, script),
         ).write(session.folder / "recorded.json")
 
 
-def _imported_from(folder: Path | None) -> list[str]:
-    """Return the files of imported modules below a folder, except what is installed there."""
+def _run_from(folder: Path | None, script: Path | None) -> list[str]:
+    """Return the script and the files of imported modules that lie below a folder, except what is installed there."""
     if folder is None:
         return []
-    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    named = [script, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
+    files = {Path(file) for file in named if file}
     below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
     return sorted(str(file.relative_to(folder)) for file in below)

@@ -41,7 +41,7 @@ def compare_folders(
     check_margin(margin)
     names = names or (str(left), str(right))
     found = {model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)}
-    return _with_failures(_together(found), (left, right))
+    return _of_commands(_together(found), (left, right))
 
 
 def compare_in_detail(
@@ -56,7 +56,7 @@ def compare_in_detail(
         verdicts[model], pair = _compare(*places, margin, names)
         if pair and (found := pair.described):
             details[model] = found
-    return _with_failures(_together(verdicts), (left, right)), details
+    return _of_commands(_together(verdicts), (left, right)), details
 
 
 def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
@@ -79,18 +79,27 @@ def _together(found: Mapping[str, Verdict]) -> Verdict:
     return together(found) if list(found) != [""] else found[""]
 
 
-def _with_failures(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
-    """Say beside a verdict which of two recorded commands failed: its steps are judged, and it made no more."""
-    said = [f"{name} {failure}" for name, at in zip((verdict.left, verdict.right), folders, strict=True)
-            if (failure := _failure(at))]  # fmt: skip
+def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
+    """Return a verdict with what `trainparity run` says of two commands.
+
+    One that failed has made no more steps than those that are judged; where optimizers of one were not recorded, what
+    was recorded proves nothing of the rest.
+    """
+    runs = {name: run for name, at in zip((verdict.left, verdict.right), folders, strict=True) if (run := _run_of(at))}
+    unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
+    if unseen and verdict.exit_code == 0:
+        reason = f"what was recorded is {verdict.verdict}, and not all was. NOT recorded: {'. '.join(unseen)}"
+        verdict = verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+    said = [f"{name} {run.failure}" for name, run in runs.items() if run.failure]
     if not said:
         return verdict
     return verdict.model_copy(update={"reason": "; ".join([*said, *filter(None, [verdict.reason])])})
 
 
-def _failure(folder: Path) -> str | None:
-    with suppress(RecordError, OSError):  # no run of `trainparity run`
-        return RunRecord.read(folder / NAME).failure
+def _run_of(folder: Path) -> RunRecord | None:
+    """Return what `trainparity run` left; None where a loop recorded itself."""
+    with suppress(RecordError, OSError):
+        return RunRecord.read(folder / NAME)
     return None
 
 

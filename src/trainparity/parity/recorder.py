@@ -116,6 +116,8 @@ class Recorder:
         self._made_before, self._stepped = STEPS_OF_ALL.made, False
         self.ended = ""
         """Why the recording ended before the training did; empty: it did not."""
+        self.failure: Exception | None = None
+        """Why the trace could not be written, as on a full disk; None: nothing has failed."""
         self.step = 0
         """Optimizer steps made so far, those that a loss scaler skipped among them."""
         self._closed = self._busy = False
@@ -175,6 +177,14 @@ class Recorder:
         if self._closed or os.getpid() != self._pid:  # a process that the training forked inherits this
             return
         self.abandon()
+        try:
+            self._write()
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _write(self) -> None:
+        """Write what was recorded, on the first rank."""
         if self._session.rank:
             return
         if self.left_out:

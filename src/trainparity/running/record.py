@@ -97,12 +97,16 @@ def _record(runner: Runner, command: Command, folder: Path, settings: Settings, 
             raise NothingRecorded(f"no optimizer step was recorded: {recording.why_nothing()}{ended}", code)
         if found.outside:
             raise RunError(
-                f"the revision's run imported code of the working tree: {', '.join(found.outside[:5])}. It is "
-                "installed from there (pip install -e); start the script as a module: python -m package.script"
+                f"the revision's run ran code of the working tree: {', '.join(found.outside[:5])}. Name scripts by "
+                "their place in the repository (train.py, not /home/me/train.py); where the project is installed from "
+                "there (pip install -e), start the script as a module: python -m package.script"
             )
-        if recording.second_training and not twin:
-            say("the command started more than one training; the first is recorded")
+        if recording.second_training:
+            found = found.model_copy(update={"not_recorded": [*found.not_recorded, _SECOND]})
     return found, 0 if found.stopped else code
+
+
+_SECOND = "another training, as the command started more than one: record each by a command of its own"
 
 
 class NothingRecorded(RunError):
