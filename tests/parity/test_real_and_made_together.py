@@ -14,7 +14,7 @@ from tests.support.against_twins import compared
 STEPS, BATCH = 4, 16
 
 
-def train(parts: int, together: bool, left_out: int, folder: Path, twin: int) -> None:
+def train(parts: int, together: bool, left_out: int, folder: Path, twin: int, *, detached: bool = True) -> None:
     """Train under bf16 autocast; so many of a step's real samples are left out."""
     torch.manual_seed(0)
     d = nn.Sequential(nn.Linear(6, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
@@ -30,7 +30,7 @@ def train(parts: int, together: bool, left_out: int, folder: Path, twin: int) ->
 
     def judged(real: Tensor, noise: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
-            made = g(noise).detach().float()
+            made = (g(noise).detach() if detached else g(noise)).float()
             says = d(torch.cat([real, made])).split([len(real), len(made)]) if together else (d(real), d(made))
         return (softplus(-says[0].float()).sum() + softplus(says[1].float()).sum()) / BATCH
 
@@ -47,6 +47,7 @@ def train(parts: int, together: bool, left_out: int, folder: Path, twin: int) ->
             real, noise = torch.randn(BATCH, 6, generator=draws)[left_out:], torch.randn(BATCH, 4, generator=draws)
             step(d, [judged(*each) for each in zip(real.chunk(parts), noise.chunk(parts), strict=True)])
             optimizers[d].zero_grad()
+            optimizers[g].zero_grad()
             step(g, [fooled(some) for some in noise.chunk(parts)])
 
 
@@ -62,3 +63,9 @@ def test_real_samples_that_are_left_out_are_named(together: bool, tmp_path: Path
     verdict = compared(partial(train, 1, together, 0), partial(train, 1, together, 4), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "samples"), verdict
     assert "4 samples are left out" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_gradients_of_anothers_loss_that_are_thrown_away_are_none(parts: int, tmp_path: Path) -> None:
+    verdict = compared(partial(train, 1, False, 0), partial(train, parts, False, 0, detached=False), tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation

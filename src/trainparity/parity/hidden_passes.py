@@ -67,7 +67,7 @@ def _given_otherwise(difference: "Difference", other_size: Collection[str]) -> b
 def scaled_and_back(difference: "Difference") -> bool:
     """Tell whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
     chain, (factor, rest) = difference.chain, difference.scale
-    if not chain.given_otherwise or set(chain.given_otherwise) & set(chain.bent):
+    if not chain.given_otherwise or chain.one_sided or set(chain.given_otherwise) & set(chain.bent):
         return False
     noise = max(rest, _OTHER_VALUE)
     # After backward, or within it, by hooks on the parameters.

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.kinds import is_dtensor
@@ -18,6 +19,10 @@ SIZE = 256
 
 MAX_MICRO_BATCHES = 64
 """Micro-batches of a step and rank that are kept one by one."""
+
+
+_ROUNDED = 0.02
+"""Part of a gradient by which the sum of what backward passes made may differ from it, in any format."""
 
 
 @dataclass
@@ -97,6 +102,8 @@ class BackwardHooks:
         self._in_backward = False
         self._passes: list[_BackwardPass] = []
         self._squares_left: list[float] = []
+        self._applied = torch.zeros(SIZE, dtype=torch.float64)
+        """What `total` was when it was last looked at, which is before the gradient is clipped."""
         self.after = torch.zeros(SIZE, dtype=torch.float64)
         """The sketch of this rank's shards when the last backward pass had ended; zeros if nothing is sharded."""
 
@@ -190,6 +197,19 @@ class BackwardHooks:
                 found |= {one.number for one in self._passes[:place] if not one.reached.isdisjoint(later.reached)}
         return found
 
+    @property
+    def wasted(self) -> Set[int]:
+        """Those thrown away of which the update takes nothing, as where another model's loss came through this one.
+
+        A loop may keep what it zeroes, and apply the sum. What ranks have averaged can't be told from what each made.
+        """
+        gone = self.thrown_away
+        rest = [one.sketch for one in self._training() if one.number not in gone]
+        if not gone or not rest or ranks.world_size() > 1:
+            return gone
+        apart = torch.linalg.vector_norm(torch.stack(rest).sum(0) - self._applied)
+        return gone if apart <= _ROUNDED * torch.linalg.vector_norm(self._applied) else set()
+
     def _training(self) -> Sequence[_BackwardPass]:
         return [one for one in self._passes if not one.captured] or self._passes
 
@@ -200,6 +220,7 @@ class BackwardHooks:
             if parameter.grad is not None:
                 gradient = parameter.grad
                 total += sign * self._sketch(gradient.to_local() if is_dtensor(gradient) else gradient)
+        self._applied = total
         return total
 
     @property

@@ -34,7 +34,7 @@ def collect(
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
         **{name: value[None] for name, value in own.items()},
-        **_of_forward(forward, passes, samples, backward.aside),
+        **_of_forward(forward, passes, samples, backward.aside | backward.wasted),
         **_of_backward(backward),
     })  # fmt: skip
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]
