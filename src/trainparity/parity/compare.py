@@ -8,6 +8,7 @@ from typing import NamedTuple
 from trainparity.parity.constant_buffers import without_own_constants
 from trainparity.parity.copied_weights import with_copied_weights
 from trainparity.parity.detail import describe
+from trainparity.parity.ends import at_the_end
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
@@ -185,6 +186,9 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
         ]
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.model_copy(update={**unclear, "reason": reason})
+    verdict = at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
+    if verdict.exit_code:
+        return verdict
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
     if covered == steps:
         return verdict

@@ -34,14 +34,19 @@ _SHAPES = {
 T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches, L levels of size.
 """
 
+END = "end/"
+"""What the names of arrays begin with that are of the run's end, and of no step."""
+
+_OF_END = {"end/sketch": "PS", "end/digest": "P"}
+
 _SETTING = "setting/"
 _FLAGS = {"held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""
 
 _WHOLE_NUMBERS = {
     "activation/numbers",
-    "gradient/digest", "weight/digest", "buffer/digest", "sequence", "samples", "aside", "num_samples", "sample_ids",
-    "rank/weight",
+    "gradient/digest", "weight/digest", "buffer/digest", "end/digest", "sequence", "samples", "aside", "num_samples",
+    "sample_ids", "rank/weight",
     "rank/gradient", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "rank/reached",
     "made_elsewhere", "judged_elsewhere", "clip/calls", "clip/cuts", "clip/backwards", "closure/evaluations",
@@ -70,6 +75,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
     if layout.groups and not (len(layout.groups) == layout.world_size > max(layout.groups) and min(layout.groups) >= 0):
         return f"groups: do not name a rank for each of {layout.world_size}"
     shapes = {**_SHAPES, **{name: "TP" for name in arrays if name.startswith(_SETTING)}}
+    shapes |= _OF_END if END + "digest" in arrays else {}
     if odd := sorted(shapes.keys() ^ arrays.keys()):
         return f"{odd[0]}: {'missing' if odd[0] in shapes else 'not known'}"
     for name, dimensions in shapes.items():

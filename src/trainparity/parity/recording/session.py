@@ -58,6 +58,7 @@ class Session:
         self._arrays = StepArrays()
         self._steps: list[int] = []
         self._facts: dict[str, Any] = {}
+        self._made, self._changes = 0, 0
         self.rank = ranks.rank()
         self._moved: dict[int, float] = {}
         """How coarsely a twin's weights were moved, by identity."""
@@ -67,6 +68,7 @@ class Session:
         """Continue a session that was interrupted before `step`, with the arrays that `stacked` returned."""
         self._arrays.restore(arrays)
         self._steps = [number for number in range(step) if self._plan.traced(number)]
+        self._made = step
 
     def stacked(self) -> dict[str, Tensor]:
         """Return the arrays of the steps traced so far."""
@@ -92,7 +94,9 @@ class Session:
             loss: Returns the step's loss; called in traced steps.
             sequence: Steps that all recorded optimizers made before this one; by default this one's own.
         """
+        self._made = self._step + 1
         if not self._plan.traced(self._step):
+            self._changes = self.watch.changes()
             return None
         arrays = self.watch.end()
         arrays["loss"] = loss()
@@ -115,8 +119,11 @@ class Session:
         sent = reduced_in(self.watch.wrapped)
         if sent and sent.unit_roundoff > computes.unit_roundoff:
             computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
+        if self._steps[-1] + 1 < self._made and self._changes == self.watch.changes():
+            arrays |= self.watch.weights_at_end()
         layout = Layout(
             steps=self._steps,
+            made=self._made,
             window=self._plan.window,
             precision=computes.name,
             unit_roundoff=computes.unit_roundoff,

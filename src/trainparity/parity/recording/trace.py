@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from trainparity.parity.recording.integrity import checksum, flaw
+from trainparity.parity.recording.integrity import END, checksum, flaw
 from trainparity.records.base import Record, RecordError, Settings, refuse_endless, replacing
 
 TOGETHER = "Together"
@@ -28,6 +28,8 @@ class Layout(Record):
     buffers: dict[str, list[int]]
     steps: list[int]
     """The T optimizer steps that are traced, from 0."""
+    made: int = 0
+    """How many steps were made; 0: an earlier version has not written it."""
     window: int
     """Steps between restarts from the reference's state; 0 if there are none."""
     precision: str
@@ -129,6 +131,7 @@ class Trace:
       samples and passes are the first evaluation's.
     - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned; `judged_elsewhere`: those
       whose output another recorded model is given, so that its weights are part of the loss.
+    - `end/sketch` [P, S], `end/digest` [P]: weights after the last step, where that is not traced and they are known.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it
@@ -195,7 +198,8 @@ def _at(trace: Trace, steps: list[int]) -> Trace:
         return trace
     rows = [trace.layout.steps.index(step) for step in steps]
     layout = trace.layout.model_copy(update={"steps": steps})
-    return Trace(layout, {name: array[rows] for name, array in trace.arrays.items()})
+    chosen = {name: array if name.startswith(END) else array[rows] for name, array in trace.arrays.items()}
+    return Trace(layout, chosen)
 
 
 def comparable(left: Layout, right: Layout) -> str | None:

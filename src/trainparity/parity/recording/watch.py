@@ -17,11 +17,12 @@ from trainparity.parity.recording.facts import layout_of
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.gradients import Gradients
-from trainparity.parity.recording.groups import groups
+from trainparity.parity.recording.groups import groups, is_cut
 from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
+from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
@@ -155,6 +156,19 @@ class StepWatch:
         self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
+
+    def changes(self) -> int:
+        """Count how often parameters have been changed in place: one that is written again counts more."""
+        return sum(parameter._version for parameter in self.model.parameters())
+
+    def weights_at_end(self) -> dict[str, Tensor]:
+        """Return the arrays `end/...` of a `Trace`: the weights as they are; none where ranks hold parts of them."""
+        parameters = self._parameters()
+        if self.structure.changed() or is_cut(self.model) or any(p.is_meta or is_dtensor(p) for p in parameters):
+            return {}
+        snapshot = Snapshot(self._sketch)
+        snapshot.record("end", [parameter.detach() for parameter in parameters])
+        return {name: snapshot[name] for name in ("end/sketch", "end/digest")}
 
     @property
     def parted(self) -> str:

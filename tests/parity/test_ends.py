@@ -1,0 +1,67 @@
+"""What runs come to after the last traced step, and how many steps they make, are part of the verdict."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
+
+
+def train(steps: int, other_rate_from: int, parts: int, after: float, folder: Path, twin: int) -> None:
+    """Train with the default interval: the first 8 steps and every 50th are traced."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for step in range(steps):
+            if step == other_rate_from:
+                optimizer.param_groups[0]["lr"] = 0.5
+            optimizer.zero_grad()
+            for samples in torch.randn(16, 4, generator=draws).chunk(parts):
+                (model(samples).square().mean() / parts).backward()
+            optimizer.step()
+        if after:
+            nn.init.constant_(model.weight, after)
+
+
+REFERENCE = partial(train, 30, -1, 1, 0.0)
+
+
+def test_another_rate_in_steps_that_are_not_traced_shows_at_the_end(tmp_path: Path) -> None:
+    verdict = compared(REFERENCE, partial(train, 30, 20, 1, 0.0), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "unknown", 29)
+    assert "agree in all 8 steps that were traced, the last of them step 7" in (verdict.explanation or "")
+    assert "interval=1" in (verdict.advice or "")
+
+
+@pytest.mark.parametrize(("parts", "verdict"), [(1, "bitwise"), (4, "equivalent")])
+def test_right_runs_end_alike(parts: int, verdict: str, tmp_path: Path) -> None:
+    assert compared(REFERENCE, partial(train, 30, -1, parts, 0.0), tmp_path).verdict == verdict
+    assert "end/digest" in Trace.load(tmp_path / "test").arrays
+
+
+def test_without_twins_a_bound_is_used_there_too(tmp_path: Path) -> None:
+    for name, rate_from, parts in (("a", -1, 1), ("right", -1, 4), ("wrong", 20, 4)):
+        train(30, rate_from, parts, 0.0, tmp_path / name, 0)
+    verdicts = [compare_folders(tmp_path / "a", tmp_path / name).verdict for name in ("right", "wrong")]
+    assert verdicts == ["equivalent", "different"]
+
+
+def test_of_runs_of_other_lengths_no_more_than_their_traced_steps_can_be_said(tmp_path: Path) -> None:
+    verdict = compared(REFERENCE, partial(train, 20, -1, 1, 0.0), tmp_path)
+    assert verdict.verdict == "cannot judge"
+    assert "made 30 steps and" in (verdict.reason or "") and "8 traced steps are bitwise" in (verdict.reason or "")
+
+
+def test_what_a_loop_does_with_weights_after_its_last_step_is_none_of_the_training(tmp_path: Path) -> None:
+    """As where it loads the best ones, which rounding may choose otherwise."""
+    ended = (partial(train, 30, -1, parts, after) for parts, after in ((1, 1.0), (4, 2.0)))
+    assert compared(*ended, tmp_path).verdict == "equivalent"
+    assert "end/digest" not in Trace.load(tmp_path / "test").arrays
