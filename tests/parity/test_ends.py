@@ -65,3 +65,18 @@ def test_what_a_loop_does_with_weights_after_its_last_step_is_none_of_the_traini
     ended = (partial(train, 30, -1, parts, after) for parts, after in ((1, 1.0), (4, 2.0)))
     assert compared(*ended, tmp_path).verdict == "equivalent"
     assert "end/digest" not in Trace.load(tmp_path / "test").arrays
+
+
+def test_a_recorder_that_is_open_is_named(tmp_path: Path) -> None:
+    """As in a notebook, which does not end before it compares."""
+    model = nn.Linear(2, 1)
+    with trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path / "a"):
+        found = compare_folders(tmp_path / "a", tmp_path / "a")
+    assert found.verdict == "cannot judge" and "its Recorder is still open: call its close()" in (found.reason or "")
+
+
+def test_a_file_is_no_folder_to_record_into(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file is a file; give a folder to record into"):
+        trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path / "file")

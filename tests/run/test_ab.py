@@ -393,3 +393,10 @@ def test_mistakes_are_named_with_exit_code_2(mistake: str, tmp_path: Path) -> No
     arguments, message = MISTAKES[mistake]
     done = trainparity("ab", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr
+
+
+def test_an_earlier_answer_is_none_of_a_call_that_fails(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN)
+    assert ab(tmp_path, *commands("", ""), code=0)["verdict"] == "bitwise"
+    found = ab(tmp_path, *commands("", " --no-such-option"), code=2)
+    assert "verdict" not in found and not (tmp_path / "answer.json").exists()

@@ -529,3 +529,32 @@ def test_a_trace_that_can_not_be_written_is_no_run(tmp_path: Path) -> None:
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "can't record this training: OSError: [Errno 27] File too large" in done.stderr
     assert (run / "trace.json").read_bytes() == kept
+
+
+def test_a_training_that_the_command_leaves_behind_goes_on(tmp_path: Path) -> None:
+    """It imports nothing of ours any more, as what it would import it from is gone."""
+    text = f"""
+import os, sys, time
+from pathlib import Path
+import torch
+if os.fork():
+    os._exit(0)
+os.setsid()
+for descriptor in range(3):  # nobody waits for what it writes
+    os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+deadline = time.time() + 60
+while Path(sys.argv[1]).exists() and time.time() < deadline:
+    time.sleep(0.1)
+{PLAIN.replace("parse_args()", "parse_args([])").replace("1000", "3")}
+Path("done").touch()
+"""
+    script = write(tmp_path, text)
+    flag = tmp_path / "waits"
+    flag.touch()
+    done = trainparity("run", "runs/a", "--twins", 0, "--", python(), script, flag, cwd=tmp_path)
+    assert done.returncode == 2 and "no optimizer step was recorded" in done.stderr
+    flag.unlink()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "done").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -74,6 +74,8 @@ class Process:
         call_before_destruction(tell)
 
     def _made(self, optimizer: "Optimizer") -> None:
+        if self._session.over:
+            return
         self._session.mark("optimizer")
         if not self._pid:
             if not self._optimizers:
@@ -104,13 +106,15 @@ class Process:
             self._attach(optimizer, module)
 
     def _may_train(self) -> bool:
-        return not self._pid and not loads_data()
+        return not self._pid and not self._session.over and not loads_data()
 
     def _stepping(self, optimizer: "Optimizer", arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
         if not self._pid:
+            if self._session.over:
+                return
             has_closure = len(arguments) > 1 or bool(keywords)  # the first is the optimizer
             if has_closure or self._first_backward.seen or _has_gradient(optimizer):
                 self._attach(optimizer, None)

@@ -86,6 +86,18 @@ def require_places(named: Mapping[str, object]) -> None:
             raise UserError(f"{option} {path}: {problem}")
 
 
+def remove_earlier(named: Mapping[str, object]) -> None:
+    """Remove the answers of an earlier call: where this one fails, none of them may be taken for its own.
+
+    Args:
+        named: A command's options, of which places have been found fit.
+    """
+    for name in ("json_path", "markdown_path", "html_path"):
+        path = named.get(name)
+        if isinstance(path, Path) and path != STDOUT and path.is_file():
+            path.unlink()
+
+
 def _unwritable(path: Path) -> str | None:
     if path.is_dir():
         return "is a folder; name a file"

@@ -73,6 +73,7 @@ def command(work: Callable[P, R]) -> Callable[P, R]:
     def ending(*arguments: P.args, **options: P.kwargs) -> None:
         def all_of_it() -> int | None:
             answers.require_places(options)
+            answers.remove_earlier(options)
             return work(*arguments, **options)
 
         raise typer.Exit(exit_code(all_of_it))

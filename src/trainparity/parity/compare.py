@@ -12,6 +12,7 @@ from trainparity.parity.ends import at_the_end
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
+from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
@@ -220,6 +221,8 @@ def load(folder: Path) -> Trace:
     """
     if (folder / "trace.json").exists():
         return Trace.load(folder)
+    if is_open(folder):
+        raise RecordError(f"{folder}: its Recorder is still open: call its close(), or leave its `with` block, first")
     what = "no such folder" if not folder.exists() else "holds no trace.json: the run was not recorded, or did not end"
     raise RecordError(f"{folder}: {what}")
 

@@ -77,6 +77,8 @@ def record(
     follow = None if follow is None else Path(follow).absolute()
     least = {"interval": (interval, 1), "first": (first, 0), "every": (every, 0), "twin": (number, 0)}
     arguments.check(model, settings, **least, sketch_size=(sketch_size, 1))
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; give a folder to record into")
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
@@ -86,6 +88,8 @@ def record(
     if every and isinstance(optimizer, Joint):
         raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")
     followed = folder if number and every and follow is None else follow
+    if followed is not None and not (followed / "trace.json").exists():
+        raise RecordError(f"{followed}: holds no trace.json: record the reference with every={every} before")
     if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
         raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
     state = folder / "windows"
@@ -269,6 +273,11 @@ class Recorder:
         self._settings = {**self._settings, "ended": why}
         self.close()
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
+
+
+def is_open(folder: Path) -> bool:
+    """Tell whether a Recorder of this process has not written its trace into a folder yet."""
+    return folder.absolute() in _OPEN
 
 
 def _remove_earlier(folder: Path) -> None:

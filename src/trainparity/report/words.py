@@ -97,7 +97,7 @@ def gain_sentence(summary: Summary) -> str:
             else f"none is faster; at best {text}"
         )
     elif gains[best].low <= 1:
-        text += ", not faster beyond the noise of its steps"
+        text += ", slower" if gains[best].high < 1 else ", not faster beyond the noise of its steps"
     rest = _withheld(run for run in runs.values() if not run.speedup)
     return f"Speed-up judged of {len(gains)} of {len(runs)} trained configurations: {text}{'; ' if rest else ''}{rest}."
 
