@@ -4,6 +4,7 @@ import atexit
 import os
 import sys
 import warnings
+from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from trainparity.parity import arguments
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.idle import IDLE, Idle
@@ -99,6 +101,7 @@ def record(
         keep=state if every and followed is None else None,
         follow=followed / "windows" if followed is not None else None,
         twin=number,
+        rounds_as=_format_of_reference(folder) if number else None,
     )
     return Recorder(
         Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=identities(samples)), plan),
@@ -273,6 +276,14 @@ class Recorder:
         self._settings = {**self._settings, "ended": why}
         self.close()
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
+
+
+def _format_of_reference(folder: Path) -> NumberFormat | None:
+    """Return the format that a recorded reference computes in, where a twin could not know it in time."""
+    with suppress(RecordError):
+        layout = Layout.read(folder / "trace.json")
+        return NumberFormat(layout.precision, layout.unit_roundoff) if layout.rounds_unseen else None
+    return None
 
 
 def is_open(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.formats import is_inexact
+from trainparity.parity.recording.given import ArrivingGradients
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
@@ -61,6 +62,9 @@ class BackwardHooks:
         self._sketch = Sketcher(SIZE)
         self._handles: list[Any] = []
         self.active = False
+        self.arriving = ArrivingGradients()
+        self._first = True
+        """Whether no backward pass has ended, of any step that was looked at."""
         parameters = [parameter for parameter in model.parameters() if is_inexact(parameter)]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
@@ -123,6 +127,8 @@ class BackwardHooks:
             if parameter.grad is not None and id(parameter) in self._counted:
                 self._passes[-1].square += norm(parameter.grad) ** 2
             self._passes[-1].sketch += sign * self._sketch(gradient)
+        if self._first:
+            self.arriving.see(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
 
     @unseen
@@ -173,7 +179,7 @@ class BackwardHooks:
         return len(self._passes) - self._in_backward
 
     def _leave(self) -> None:
-        self._in_backward = False
+        self._in_backward = self._first = False
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())

@@ -39,12 +39,35 @@ class GivenGradients:
 def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:
     """Return the half format that all numbers of fp32 gradients have; None if they have more digits, or are few."""
     found = [as_real(gradient).flatten() for gradient in gradients if gradient.numel()]
-    if not found or any(g.dtype != torch.float32 for g in found) or len(torch.unique(torch.cat(found).abs())) < _MANY:
+    if not found or any(g.dtype != torch.float32 for g in found):
         return None
     for dtype in (torch.bfloat16, torch.float16):
         if all(torch.equal(g, g.to(dtype).float()) for g in found):
-            return number_format(dtype)
+            many = len(torch.unique(torch.cat(found).abs())) >= _MANY
+            return number_format(dtype) if many else None
     return None
+
+
+class ArrivingGradients:
+    """Looks at what a step's first backward pass brings to matrices: in a half format where products were made in it.
+
+    So it is under an autocast that no hook sees, as inside of what `torch.compile` has compiled.
+    """
+
+    def __init__(self) -> None:
+        self._formats: list[NumberFormat | None] = []
+
+    @property
+    def format(self) -> NumberFormat | None:
+        """That format, where most matrices' gradients show it; an embedding's are sums, and have more digits."""
+        half = [found for found in self._formats if found]
+        return half[0] if 2 * len(half) > len(self._formats) else None
+
+    def see(self, gradient: Tensor) -> None:
+        """Look at a gradient as it arrives."""
+        plain = gradient.ndim > 1 and gradient.dtype == torch.float32 and gradient.layout == torch.strided
+        if plain and not is_dtensor(gradient) and len(torch.unique(gradient)) >= _MANY:
+            self._formats.append(_format_of([gradient.detach()]))
 
 
 _MANY = 64

@@ -44,6 +44,8 @@ class Plan:
     """The twin's number; 0: no twin."""
     seed: int = 0
     """Seed of the twin's displacement, besides the twin's number and the step."""
+    rounds_as: NumberFormat | None = None
+    """Of a twin: the format that the reference computes in, where no hook sees that before weights are moved."""
     computes: NumberFormat | None = None
     """The format of the model's products, where the loop knows it; None: it is looked up in the model and autocast."""
 
@@ -127,6 +129,7 @@ class Session:
             window=self._plan.window,
             precision=computes.name,
             unit_roundoff=computes.unit_roundoff,
+            rounds_unseen=self._rounds_unseen(),
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
             settings=settings,
@@ -144,8 +147,13 @@ class Session:
     def _computes(self) -> NumberFormat:
         """Return what products are computed in, as far as it is known yet."""
         found = computed_in(self.watch.model, self.watch.forward.autocast.computes)
-        given = self.watch.given.format
+        given = self.watch.given.format or self.watch.backward.arriving.format
         return self._plan.computes or (given if given and found.name == "fp32" else found)
+
+    def _rounds_unseen(self) -> bool:
+        """Tell whether gradients alone have shown a coarse format."""
+        seen = computed_in(self.watch.model, self.watch.forward.autocast.computes).name != "fp32"
+        return self.watch.backward.arriving.format is not None and not seen and self._plan.computes is None
 
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""
@@ -163,10 +171,10 @@ class Session:
     def _move(self, step: int) -> None:
         """Move a twin's weights as coarsely as its forward pass rounds, or FSDP2 the gradients that it adds up."""
         watch, seed = self.watch, derived_seed(self._plan.seed, self._plan.twin, step)
-        rounded = [found for found in (self._computes(), accumulated_in(watch.model)) if found]
+        rounded = [found for found in (self._computes(), accumulated_in(watch.model), self._plan.rounds_as) if found]
         self._move_by(max(found.unit_roundoff for found in rounded), seed, step)
         sharded = any(is_dtensor(parameter) for parameter in watch.model.parameters())
-        if step or self._plan.computes or not watch.forward.attached or sharded:
+        if step or self._plan.computes or self._plan.rounds_as or not watch.forward.attached or sharded:
             return
 
         def autocast_shows(dtype: torch.dtype) -> None:

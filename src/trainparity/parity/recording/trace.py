@@ -35,6 +35,8 @@ class Layout(Record):
     precision: str
     unit_roundoff: float
     """Half the relative spacing of numbers in the precision computed in."""
+    rounds_unseen: bool = False
+    """Whether gradients alone show that precision, as of an autocast inside of what is compiled."""
     stored_roundoff: float
     """The same of the format that weights are stored in, and so updates round to; the coarsest that is trained."""
     stored_apart: dict[str, float] = Field(default_factory=dict)

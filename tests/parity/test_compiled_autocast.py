@@ -1,0 +1,75 @@
+"""Autocast that no hook sees, inside of what is compiled: gradients show its format."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import trainparity
+from tests.support.against_twins import LABELS, compared
+from trainparity.parity.recording.given import ArrivingGradients
+from trainparity.parity.recording.trace import Trace
+
+
+class Net(nn.Module):
+    """Switches autocast on by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.layers(samples).float()  # type: ignore[no-any-return]
+
+
+def train(how: str, parts: int, turned: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model: Any = Net()
+    called = torch.compile(model, backend="eager") if how != "plain" else model
+    loss: Any = lambda images, labels: cross_entropy(called(images), labels)  # noqa: E731
+    if how == "the loss":
+        called, loss = model, torch.compile(loss, backend="eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    recorded = called if how == "the model" else model
+    with trainparity.record(recorded, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            images, labels = torch.randn(16, 4, generator=draws), LABELS.flip(0) if turned else LABELS
+            for some, wanted in zip(images.chunk(parts), labels.chunk(parts), strict=True):
+                (loss(some, wanted) / parts).backward()
+            optimizer.step()
+
+
+HOW = ("the model", "the model, and its inside is recorded", "the loss")
+
+
+@pytest.mark.parametrize("reference", ["plain", None])
+@pytest.mark.parametrize("how", HOW)
+def test_it_is_the_same_training(how: str, reference: str | None, tmp_path: Path) -> None:
+    verdict = compared(partial(train, reference or how, 1, False), partial(train, how, 4, False), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+    layouts = [Trace.load(tmp_path / name).layout for name in ("reference", "test", "reference/twins/1")]
+    assert [layout.precision for layout in layouts] == ["bf16"] * 3
+    assert layouts[1].rounds_unseen
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_fault_is_seen(how: str, tmp_path: Path) -> None:
+    assert compared(partial(train, how, 1, False), partial(train, how, 1, True), tmp_path).verdict == "different"
+
+
+def test_few_numbers_and_full_ones_show_no_format() -> None:
+    draws = torch.Generator().manual_seed(0)
+    full, few = torch.randn(32, 32, generator=draws), torch.randint(9, (32, 32), generator=draws).float()
+    for gradients in ([full, full.bfloat16().float()], [few], [full.bfloat16().float()[0]]):
+        arriving = ArrivingGradients()
+        for gradient in gradients:
+            arriving.see(gradient)
+        assert arriving.format is None
