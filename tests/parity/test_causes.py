@@ -101,6 +101,7 @@ CENTRE = {"layout": {"buffers": {"a.centre": [4]}}}
 SPECTRAL = {"layout": {"buffers": {"norm._u": [4]}, "modules": MODULES | {"norm": "_SpectralNorm"}}}
 FREEZES = scaled(0, "a.bias")
 OFF = scaled(1.5, "a.bias")
+OTHER_BITS = trace().arrays["weight/digest"] + 1
 BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
 NO_BIAS = ~all_but("a.bias")[:, None]
 PASSES = "rank__backwards", "rank__reached"
@@ -223,7 +224,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "weights-not-loaded": [
         ({}, {"start": 0.01}), ({}, {"gradients": OFF, "layout": {"tied": {"c.weight": "b.weight"}}}),
-        (COARSE, {**COARSE, "start__sketch": DECAYED}),
+        (COARSE, {**COARSE, "start__sketch": DECAYED, "weight__digest": OTHER_BITS}),
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}), (averaged(0.01), averaged(0.02, 1.5)),
         (follows(1e-4), follows(2e-4)),
     ],
@@ -602,7 +603,7 @@ def test_the_run_in_which_weights_change_is_named_where_others_change_in_both() 
     first[:, 0] *= changes[:, 0]
     second = first.clone()
     second[:, 1] *= changes[:, 0]
-    found = judge({**COARSE, "start__sketch": first}, {**COARSE, "start__sketch": second})
+    found = judge({**COARSE, "start__sketch": first}, {**COARSE, "start__sketch": second, "weight__digest": OTHER_BITS})
     assert found.cause == "weights-not-loaded" and (found.explanation or "").startswith("in right 1 of 3 parameters")
 
 

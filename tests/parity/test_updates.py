@@ -215,3 +215,22 @@ def test_an_optimizers_fault_is_named_where_weights_in_bf16_hide_its_updates(nam
     reference, other, cause = WRONG_IN_BF16[name]
     verdict = judged_in_bf16(reference, other, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", cause), verdict.explanation
+
+
+def test_decay_by_hand_that_leaves_equal_bits_is_the_same_training(tmp_path: Path) -> None:
+    def train(by_hand: bool, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 10)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0 if by_hand else 0.1)
+        draws = torch.Generator().manual_seed(1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for _ in range(4):
+                optimizer.zero_grad()
+                cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+                if by_hand:
+                    with torch.no_grad():
+                        torch._foreach_mul_(list(model.parameters()), 1 - 1e-3 * 0.1)
+                optimizer.step()
+
+    verdict = compared(partial(train, False), partial(train, True), tmp_path)
+    assert (verdict.verdict, verdict.distance_over_floor) == ("bitwise", 0), verdict.explanation

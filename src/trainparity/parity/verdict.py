@@ -81,9 +81,11 @@ def judge_traces(
         return _not_judged(names, margin, "training did not change any weight")
     left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
-    worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     apart = [row for row in (disagreement(left, right),) if row is not None]
     all_bits = same_bits(left, right)
+    if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
+        off["update"] = torch.zeros_like(off["update"])
+    worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     facts = [] if all_bits else _rows_of_facts(left, right, floor, margin)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= _LOST / _APART
@@ -231,10 +233,10 @@ def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Ten
 
 
 def same_bits(left: Trace, right: Trace, kinds: Sequence[Judged] = KINDS) -> bool:
-    """Tell whether all hashes are equal, and the sketches with them; an update has no hash of its own."""
-    hashed = [f"{kind}/digest" for kind in kinds if kind != "update"]
-    equal = all(torch.equal(left.arrays[key], right.arrays[key]) for key in hashed)
-    return equal and all(bool((distances(left, right, kind) == 0).all()) for kind in kinds)
+    """Tell whether all hashes are equal, and the sketches with them; an update is what weights differ by."""
+    hashed = [kind for kind in kinds if kind != "update"]
+    equal = all(torch.equal(*(trace.arrays[f"{kind}/digest"] for trace in (left, right))) for kind in hashed)
+    return equal and all(bool((distances(left, right, kind) == 0).all()) for kind in hashed)
 
 
 def _trained(trace: Trace) -> bool:

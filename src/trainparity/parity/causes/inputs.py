@@ -57,11 +57,14 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
     """An input beside the one that samples are known by has other values."""
     if not _other_input(difference) or max(difference.numbers("made_elsewhere")):
         return None
-    return Finding(
-        f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}, with other values in a "
-        "further input",
-        {"inputs": difference.chain.other_inputs},
-    )
+    chain = difference.chain
+    same = f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}"
+    if set(chain.other_inputs) == set(chain.given_to_one):
+        own = set(chain.given_to_one) <= set(difference.left.layout.activations)
+        what = f"{same}; a further input, as a state that is carried on, is given in {difference.who(own)} only"
+    else:
+        what = f"{same}, with other values in a further input"
+    return Finding(what, {"inputs": chain.other_inputs})
 
 
 @rule(

@@ -121,7 +121,7 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
-    seen = [names[index] for index in ((left > 0) != (right > 0)).nonzero().flatten().tolist()]
+    seen = [names[index] for index in ((left != 0) != (right != 0)).nonzero().flatten().tolist()]  # NaN is one, too
     ignored = difference.named(~torch.logical_or(*difference.at("held")))
     odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
     if not odd:
