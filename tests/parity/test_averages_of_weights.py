@@ -89,6 +89,13 @@ def test_how_an_average_is_computed_is_none(momentum: float, stored: torch.dtype
     assert verdict.verdict == "equivalent", verdict.explanation
 
 
+def test_an_average_in_bf16_that_never_moves_is_seen(tmp_path: Path) -> None:
+    """How far it moves in a step is rounded away there, and no part of the way."""
+    runs = (partial(train, update, 1, False, torch.bfloat16) for update in (partial(average, 0.5, 1), never))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "weights-not-loaded"), verdict.reason
+
+
 def test_an_averaged_model_of_pytorch_is_followed(tmp_path: Path) -> None:
     def averaged(momentum: float, folder: Path, twin: int) -> None:
         torch.manual_seed(0)

@@ -100,7 +100,7 @@ def follows(part: float) -> dict[str, Any]:
 CENTRE = {"layout": {"buffers": {"a.centre": [4]}}}
 SPECTRAL = {"layout": {"buffers": {"norm._u": [4]}, "modules": MODULES | {"norm": "_SpectralNorm"}}}
 FREEZES = scaled(0, "a.bias")
-OFF = scaled(1.5, "a.bias")
+OFF, OFF_SINCE = scaled(1.5, "a.bias"), scaled(3, "a.bias", since=2)
 OTHER_BITS = trace().arrays["weight/digest"] + 1
 BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
 NO_BIAS = ~all_but("a.bias")[:, None]
@@ -133,6 +133,7 @@ HEAD_TWICE = 0.1 * torch.arange(T, dtype=torch.float64)[:, None] * torch.tensor(
 MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 2000], 1)
 
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+BOOK = {**COARSE, "layout": COARSE["layout"] | CENTRE["layout"]}
 COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
@@ -176,6 +177,11 @@ NOTHING: dict[str, Any] = {
 STORED: dict[str, Any] = {"layout": {**COARSE["layout"], "stored_roundoff": 2.0**-6}}
 OFF_SINCE_TWO = trace().arrays["activation/sketch"] + 0.0125 * (torch.arange(T) >= 2)[:, None, None]
 """What modules return, which other updates move beyond the floor in the third step."""
+
+
+A_OFF_SINCE_TWO = trace().arrays["activation/sketch"] + 0.04 * (
+    (torch.arange(T) >= 2)[:, None, None] & torch.tensor([name == "a" for name in ACTIVATIONS])[:, None]
+)
 
 
 def shrinking(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -376,6 +382,7 @@ PROVED: dict[str, list[Pair]] = {
     "buffers-only": [
         ({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1}),
         (CENTRE, {**CENTRE, "buffer": 0.1, "gradients": scaled(1.5, "a.bias", since=1)}),
+        (BOOK, {**BOOK, "buffer": 0.007, "activation__sketch": A_OFF_SINCE_TWO, "gradients": OFF_SINCE}),
     ],
 }  # fmt: skip
 

@@ -70,6 +70,19 @@ def test_few_numbers_and_full_ones_show_no_format() -> None:
     full, few = torch.randn(32, 32, generator=draws), torch.randint(9, (32, 32), generator=draws).float()
     for gradients in ([full, full.bfloat16().float()], [few], [full.bfloat16().float()[0]]):
         arriving = ArrivingGradients()
+        assert arriving.begin()
         for gradient in gradients:
             arriving.see(gradient)
         assert arriving.format is None
+
+
+def test_each_of_two_steps_shows_the_format() -> None:
+    """Data of few digits and weights of zero show one in the first alone."""
+    full = torch.randn(32, 32, generator=torch.Generator().manual_seed(0))
+    for second, shown in ((full, None), (full.bfloat16().float(), "bf16")):
+        arriving = ArrivingGradients()
+        for gradient in (full.bfloat16().float(), second):
+            assert arriving.begin()
+            arriving.see(gradient)
+        assert not arriving.begin()
+        assert (arriving.format.name if arriving.format else None) == shown

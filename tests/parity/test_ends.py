@@ -1,5 +1,6 @@
 """What runs come to after the last traced step, and how many steps they make, are part of the verdict."""
 
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from torch import nn
 
 import trainparity
 from tests.support.against_twins import compared
+from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 
 
-def train(steps: int, other_rate_from: int, parts: int, after: float, folder: Path, twin: int) -> None:
+def train(
+    steps: int, other_rate_from: int, parts: int, after: float, folder: Path, twin: int, *, loads: bool = False
+) -> None:
     """Train with the default interval: the first 8 steps and every 50th are traced."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
@@ -29,6 +33,8 @@ def train(steps: int, other_rate_from: int, parts: int, after: float, folder: Pa
             optimizer.step()
         if after:
             nn.init.constant_(model.weight, after)
+        if loads:
+            model.load_state_dict({name: torch.ones_like(value) for name, value in model.state_dict().items()})
 
 
 REFERENCE = partial(train, 30, -1, 1, 0.0)
@@ -67,6 +73,14 @@ def test_what_a_loop_does_with_weights_after_its_last_step_is_none_of_the_traini
     assert "end/digest" not in Trace.load(tmp_path / "test").arrays
 
 
+def test_what_is_loaded_at_the_end_hides_no_other_training(tmp_path: Path) -> None:
+    """As the best weights, which a trainer loads."""
+    right, wrong = (partial(train, 30, since, 4, 0.0, loads=True) for since in (-1, 20))
+    reference = partial(train, 30, -1, 1, 0.0, loads=True)
+    assert compared(reference, right, tmp_path / "right").verdict == "equivalent"
+    assert compared(reference, wrong, tmp_path / "wrong").verdict == "different"
+
+
 def test_a_recorder_that_is_open_is_named(tmp_path: Path) -> None:
     """As in a notebook, which does not end before it compares."""
     model = nn.Linear(2, 1)
@@ -80,3 +94,32 @@ def test_a_file_is_no_folder_to_record_into(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file is a file; give a folder to record into"):
         trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path / "file")
+
+
+SHARDED = """
+import sys
+import torch, trainparity
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+recorder = trainparity.record(model, optimizer, sys.argv[1])
+for _ in range(12):
+    optimizer.zero_grad()
+    model(torch.ones(8, 4)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_shards_are_left_out_where_their_ranks_have_parted(tmp_path: Path) -> None:
+    """What they hold can't be put together when the process ends; what was traced is kept."""
+    done = subprocess.run([python(), "-c", SHARDED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    trace = Trace.load(tmp_path)
+    assert trace.layout.made == 12 and len(trace.layout.steps) == 8 and "end/digest" not in trace.arrays

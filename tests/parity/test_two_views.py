@@ -117,3 +117,46 @@ def test_products_in_another_order_are_another_formulation(coarse: bool, tmp_pat
 
     verdict = compared(partial(train, True), partial(train, False), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+class Residual(nn.Module):
+    """Adds a little of what a function without weights makes."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 32), nn.Linear(32, 6)
+        self.branch = Scaled(factor)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        hidden = self.first(samples).tanh()
+        return self.last(hidden + 0.01 * self.branch(hidden))  # type: ignore[no-any-return]
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return (self.factor * hidden).sin()
+
+
+def test_another_function_that_adds_little_is_no_formulation(tmp_path: Path) -> None:
+    draws = torch.Generator().manual_seed(1)
+    samples, labels = torch.randn(32, 8, generator=draws), torch.randint(6, (32,), generator=draws)
+
+    def train(factor: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = Residual(factor)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for _ in range(3):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(samples)
+                nn.functional.cross_entropy(outputs.float(), labels).backward()
+                optimizer.step()
+
+    verdict = compared(partial(train, 1.0), partial(train, 1.2), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+    assert "output of branch" in (verdict.explanation or "")

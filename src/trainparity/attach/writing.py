@@ -55,10 +55,15 @@ def write(
 
 
 def _run_from(folder: Path | None, script: Path | None) -> list[str]:
-    """Return the script and the files of imported modules that lie below a folder, except what is installed there."""
+    """Return the script and the files of imported modules that lie below a folder, except what is installed there.
+
+    Installed is also a command of an environment that lies there, as `.venv/bin/torchrun`.
+    """
     if folder is None:
         return []
     named = [script, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
     files = {Path(file) for file in named if file}
-    below = (file for file in files if folder in file.parents and "site-packages" not in file.parts)
+    installed = Path(sys.prefix)
+    below = (file for file in files if folder in file.parents and installed not in file.parents
+             and "site-packages" not in file.parts)  # fmt: skip
     return sorted(str(file.relative_to(folder)) for file in below)

@@ -187,14 +187,12 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
         ]
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.model_copy(update={**unclear, "reason": reason})
-    verdict = at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
-    if verdict.exit_code:
-        return verdict
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
     if covered == steps:
-        return verdict
+        return at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
     if same_bits(*pair.common):
-        return verdict.model_copy(update={"steps_compared": len(steps)})
+        longer = verdict.model_copy(update={"steps_compared": len(steps)})
+        return at_the_end(longer, *pair.common, pair.twins, pair.floor)
     reason = (
         f"twins cover {len(covered)} of {len(steps)} traced steps, to step {covered[-1]} of {steps[-1]}: these {said}"
     )

@@ -33,9 +33,9 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
     if not all(_KNOWN in trace.arrays for trace in (left, right)):
         return verdict
-    apart = _apart(left, right)
-    if not apart.any() and torch.equal(left.arrays[_KNOWN], right.arrays[_KNOWN]):
+    if torch.equal(left.arrays[_KNOWN], right.arrays[_KNOWN]):
         return verdict
+    apart = _apart(left, right)
     off = times(apart, _floor(left, twins, floor)).nan_to_num(posinf=torch.inf, nan=torch.inf)
     if float(off.max()) <= verdict.margin:
         # Equal bits of traced steps are not those of all.
@@ -75,7 +75,7 @@ def _different(verdict: Verdict, left: Trace, off: Tensor) -> Verdict:
         "cause": "unknown",
         "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made - 1}",
         "explanation": f"the runs agree in all {len(left.layout.steps)} steps that were traced, the last of them step "
-        f"{last}, and end with other weights: they part in a step after it",
+        f"{last}, and end with other weights: they part in a step after it, or a loop writes into weights at its end",
         "advice": "record all steps, or more of them (`interval=1`, `first=`), and the step and its cause are seen",
         "resolution": None,
         "resolutions": [],

@@ -4,7 +4,7 @@ What modules return, and the gradient of what the loss is made of, are rounded l
 runs pass the same samples from equal weights these show another function or another loss that gradients do not.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from trainparity.parity.chain import REROUNDED, ROUNDED
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, depends_on_cut, module_of
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -43,18 +43,25 @@ def passes_part(difference: "Difference") -> bool:
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
-        if chain.outputs_agree and not given and _gradients_agree(difference):  # as A(XW) for (AX)W
+        if chain.outputs_agree and not given and _is_another_formulation(difference, passed):
             passed = [name for name in passed if name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
     return (bool(off) and not chain.another_form(off)) or other_loss
 
 
-def _gradients_agree(difference: "Difference") -> bool:
-    """Tell whether each parameter's gradient is about as near to the reference's as its twins' are."""
-    row = difference.row
+def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:
+    """Tell whether modules return something plainly else of which nothing else is made, as A(XW) for (AX)W.
+
+    That is so where the first of them has weights, and each gradient is about as near to the reference's as twins' are:
+    a module that is given something else, and makes something else of it in the end, has another gradient.
+    """
+    row, first = difference.row, next(iter(passed), "")
+    if first not in difference.chain.plainly_other:
+        return False
+    weighs = any(name.startswith(f"{module_of(first)}.") for name in difference.left.layout.parameters)
     off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
-    return bool((off <= ROUNDED).all())
+    return weighs and bool((off <= ROUNDED).all())
 
 
 def _given_otherwise(difference: "Difference", other_size: Collection[str]) -> bool:

@@ -80,6 +80,11 @@ class Pairs:
         found = (self._distances(1.0) / self._floor).nan_to_num(0.0)
         return max((float(found[self.names.index(name)]) for name in names), default=0.0)
 
+    def distances(self) -> list[float]:
+        """Return the relative distances."""
+        found: list[float] = self._distances(1.0).tolist()
+        return found
+
     def _distances(self, factor: float) -> Tensor:
         lengths = torch.linalg.vector_norm(self._left, dim=1)
         apart = torch.linalg.vector_norm(self._right / factor - self._left, dim=1)

@@ -75,12 +75,14 @@ _GIVEN: tuple[Compared, ...] = ("gradient", "start")
 def parted_before(difference: "Difference") -> int | None:
     """Return the first row before the step in which weights of the same bits and near gradients get another update.
 
-    In a coarse format weights that other updates have made for some steps may still be within the floor. Gradients that
-    are within a quarter of their floor turn updates by half of theirs at most, as the part of the numbers that turn,
-    or round the other way, is as large as the gradients are apart, and the distance is its root.
+    In a coarse format, and where a matrix is decomposed for its update, weights that other updates have made for some
+    steps may still be within the floor. Gradients that are within a quarter of their floor turn updates by half of
+    theirs at most, as the part of the numbers that turn, or round the other way, is as large as the gradients are
+    apart, and the distance is its root.
     """
     rows = traced_since(difference)
-    if not is_coarse(difference.left.layout) or not difference.same_precision or rows is None:
+    known = is_coarse(difference.left.layout) or decomposes(difference.left)
+    if not known or not difference.same_precision or rows is None:
         return None
     if evaluated_several_times(difference, rows):
         return None

@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     forward.power_iterations,
     randomness.randomness,
     precision.other_format,
+    buffers.read_from_buffers,
     # What no named fault explains, placed by outputs and their gradients.
     forward.forward,
     zeros.hidden_by_zeros,

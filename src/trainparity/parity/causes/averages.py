@@ -68,7 +68,19 @@ def _apart(difference: Difference) -> dict[str, list[_Move]]:
     if row == 0 or layout.steps[row] != layout.steps[row - 1] + 1 or any(w.start == row for w in layout.windows()):
         return {}
     moves = {name: _moves(difference, name) for name in _kept_beside(difference)}
-    return {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
+    apart = {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
+    return apart | {name: [] for name in _never_moved(difference) if name not in apart}
+
+
+def _never_moved(difference: Difference) -> list[str]:
+    """Return those of them that stay as they are in one run to its end, and move further than rounding in the other."""
+    started = [trace.arrays["start/sketch"] for trace in difference.traces]
+    moved = torch.stack([torch.linalg.vector_norm(each[-1] - each[0], dim=1) for each in started])
+    units = torch.tensor(list(difference.left.layout.stored().values()), dtype=torch.float64)
+    far = moved.amax(0) > units * torch.linalg.vector_norm(started[0][0], dim=1)
+    still = torch.stack([(each == each[0]).all(0).all(1) for each in started])
+    beside = set(_kept_beside(difference))
+    return [name for name in difference.named(far & (still[0] ^ still[1])) if name in beside]
 
 
 def _kept_beside(difference: Difference) -> list[str]:
@@ -105,9 +117,16 @@ def averaged_by_another_part(difference: Difference) -> Finding | None:
     found = _apart(difference)
     if not found:
         return None
-    first = next(iter(found.values()))
-    parts, to = [move.part for move in first], next(move.to for move in first if move.to)
     before = difference.left.layout.steps[difference.row - 1]
+    first = next(iter(found.values()))
+    if not first:
+        moves = _changed(difference.left, difference.row)[list(difference.left.layout.parameters).index(min(found))]
+        return Finding(
+            f"no optimizer holds {some(list(found))}, and the loop moves them between step {before} and step "
+            f"{difference.step} in {difference.who(bool(moves))}, and in no step of the other run",
+            {"parameters": list(found)},
+        )
+    parts, to = [move.part for move in first], next(move.to for move in first if move.to)
     return Finding(
         f"between step {before} and step {difference.step} the loop moves {some(list(found))} towards {to}: "
         f"{_of_the_way(parts[0])} in {difference.runs[0]}, and {_of_the_way(parts[1])} in {difference.runs[1]}",

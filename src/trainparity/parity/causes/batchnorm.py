@@ -50,9 +50,11 @@ def _called_more_often(difference: Difference, norms: list[str]) -> Finding | No
     if first is None or difference.stage != "gradient":
         return None
     ours, theirs = (count[first] for count in calls)
+    how = f"{_times(ours)} in {difference.runs[0]}, and {_times(theirs)} in {difference.runs[1]}"
+    if not ours or not theirs:  # calls with fewer rows than samples have no names
+        how = f"over all rows of its samples in {difference.who(bool(ours))}, and not in {difference.who(not ours)}"
     return Finding(
-        f"each forward pass calls {first} {_times(ours)} in {difference.runs[0]}, and {_times(theirs)} in "
-        f"{difference.runs[1]}: it normalises over other numbers of rows at a time",
+        f"each forward pass calls {first} {how}: it normalises over other numbers of rows at a time",
         {"modules": odd, "calls_of_each_pass": [float(ours), float(theirs)]},
         advice="give it the same rows at a time in both runs, or use GroupNorm",
     )
@@ -64,7 +66,7 @@ def _calls(trace: Trace, norms: list[str]) -> Counter[str]:
 
 
 def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _may_be_of_other_rows(difference: Difference, norms: list[str]) -> bool:

@@ -1,5 +1,6 @@
 """Buffers alone."""
 
+from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.difference import Difference
@@ -65,6 +66,27 @@ def fed_by_buffers(difference: Difference) -> Finding | None:
         f"buffers differ first, {some(names)} at step {difference.step}, where gradients, updates and weights agree: "
         "those of the next step, which is made with them, do not",
         {"buffers": names, "distance": difference.distance("buffer")},
+    )
+
+
+@rule(
+    "buffers-only",
+    "buffers",
+    proof="what a module returns is the first that differs, by about as much as buffers that it holds did after the "
+    "step before, which a coarse format's floor hid",
+    advice="compare what updates them: such as a centre, a code book or a queue that all ranks put their share into",
+)
+def read_from_buffers(difference: Difference) -> Finding | None:
+    """Buffers that a forward pass reads, as a code book, and that have parted before."""
+    first = difference.first_activation
+    carried = carried_on(difference, first) if difference.stage == "gradient" and first else []
+    held = [name for name in carried if name in difference.left.layout.buffers]
+    if not held or held != carried or any(map(difference.is_running_statistic, held)):
+        return None
+    return Finding(
+        f"the output of {first} is the first that differs, and buffers that it is made with did so after the step "
+        f"before: {some(held)}",
+        {"buffers": held, "first_output": str(first)},
     )
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
 from trainparity.parity.difference import Difference
@@ -22,9 +23,10 @@ def forward(difference: Difference) -> Finding | None:
     chain, first = difference.chain, difference.first_activation
     hidden = first is None and bool(_hidden_by_rounding(difference))
     first = first or _hidden_by_rounding(difference)
-    if not same_start(difference) or first is None or chain.other_inputs:
+    if not same_start(difference) or first is None or chain.other_inputs or carried_on(difference, first):
         return None
-    if chain.outputs_agree and not hidden and not (same_cut(difference) and chain.touched):
+    reaches = same_cut(difference) and (chain.touched or difference.passes_part)
+    if chain.outputs_agree and not hidden and not reaches:
         return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of

@@ -40,8 +40,10 @@ def _each_as_often(difference: Difference) -> bool:
 def _made_beside_others(difference: Difference) -> bool:
     """Tell whether only one run passes what another model made together with other samples, as real and fake ones.
 
-    It is known by its contents there, and in passes of its own by what it was made of.
+    It is known by its contents there, and in passes of its own by what it was made of. Both return as many rows then.
     """
+    if set(difference.left.layout.outputs) & difference.of_other_size:
+        return False
     (elsewhere, ours), (there, theirs) = (
         (bool(trace.arrays["made_elsewhere"][difference.row]), set(identities(trace, difference.row)))
         for trace in difference.traces

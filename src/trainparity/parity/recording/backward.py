@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.given import ArrivingGradients
@@ -63,8 +62,6 @@ class BackwardHooks:
         self._handles: list[Any] = []
         self.active = False
         self.arriving = ArrivingGradients()
-        self._first = True
-        """Whether no backward pass has ended, of any step that was looked at."""
         parameters = [parameter for parameter in model.parameters() if is_inexact(parameter)]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
@@ -101,6 +98,8 @@ class BackwardHooks:
         """Look at a new step; a twin's `noise` is added to the gradients that arrive."""
         self._noise = noise
         self._fresh = False
+        self._first = self.active and self.arriving.begin()
+        """Whether the first backward pass of a step is looked at by its numbers."""
         self.carried = 0.0
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
@@ -203,18 +202,22 @@ class BackwardHooks:
                 found |= {one.number for one in self._passes[:place] if not one.reached.isdisjoint(later.reached)}
         return found
 
-    @property
-    def wasted(self) -> Set[int]:
-        """Those thrown away of which the update takes nothing, as where another model's loss came through this one.
-
-        A loop may keep what it zeroes, and apply the sum. What ranks have averaged can't be told from what each made.
-        """
+    def kept(self) -> Tensor:
+        """Return the sketch of what backward passes have made whose gradients were not thrown away: float64 [SIZE]."""
         gone = self.thrown_away
         rest = [one.sketch for one in self._training() if one.number not in gone]
-        if not gone or not rest or ranks.world_size() > 1:
-            return gone
-        apart = torch.linalg.vector_norm(torch.stack(rest).sum(0) - self._applied)
-        return gone if apart <= _ROUNDED * torch.linalg.vector_norm(self._applied) else set()
+        return torch.stack(rest).sum(0) if rest else torch.zeros(SIZE, dtype=torch.float64)
+
+    def wasted(self, kept: Tensor) -> Set[int]:
+        """Return those thrown away, where the update takes nothing of them, as where another model's loss came through.
+
+        A loop may also keep what it zeroes, and apply the sum.
+
+        Args:
+            kept: The mean over ranks of what each has `kept`.
+        """
+        apart = torch.linalg.vector_norm(kept - self._applied)
+        return self.thrown_away if apart <= _ROUNDED * torch.linalg.vector_norm(self._applied) else set()
 
     def _training(self) -> Sequence[_BackwardPass]:
         return [one for one in self._passes if not one.captured] or self._passes

@@ -20,7 +20,7 @@ MAX_SAMPLES = 4096
 def collect(
     forward: ForwardHooks, backward: BackwardHooks, own: Mapping[str, Tensor], groups: Tensor, scale: float
 ) -> dict[str, Tensor]:
-    """Collect what passes show, and some numbers of each rank, [R] each by its name, in two messages for all.
+    """Collect what passes show, and some numbers of each rank, [R] each by its name, in three messages for all.
 
     Args:
         forward: What has seen the forward passes.
@@ -29,12 +29,12 @@ def collect(
         groups: The first rank of each rank's group, int64 [R].
         scale: What the loss was multiplied with, by a gradient scaler.
     """
-    thrown_away = backward.thrown_away
+    thrown_away, kept = backward.thrown_away, ranks.gather(backward.kept()).mean(0)
     passes = [one for one in forward.passes() if not one.is_of_another_loss(thrown_away)]
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
         **{name: value[None] for name, value in own.items()},
-        **_of_forward(forward, passes, samples, backward.aside | backward.wasted),
+        **_of_forward(forward, passes, samples, backward.aside | backward.wasted(kept)),
         **_of_backward(backward),
     })  # fmt: skip
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]

@@ -51,24 +51,45 @@ def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:
 class ArrivingGradients:
     """Looks at what a step's first backward pass brings to matrices: in a half format where products were made in it.
 
-    So it is under an autocast that no hook sees, as inside of what `torch.compile` has compiled.
+    So it is under an autocast that no hook sees, as inside of what `torch.compile` has compiled. Of two steps: data of
+    few digits and weights of zero may make such a gradient once.
     """
 
     def __init__(self) -> None:
-        self._formats: list[NumberFormat | None] = []
+        self._formats: list[list[NumberFormat | None]] = []
 
     @property
     def format(self) -> NumberFormat | None:
-        """That format, where most matrices' gradients show it; an embedding's are sums, and have more digits."""
-        half = [found for found in self._formats if found]
-        return half[0] if 2 * len(half) > len(self._formats) else None
+        """That format, where most matrices' gradients show it in each step; an embedding's are sums of more digits."""
+        half = [[found for found in of_step if found] for of_step in self._formats]
+        shown = all(2 * len(found) > len(of_step) for found, of_step in zip(half, self._formats, strict=True))
+        return half[-1][0] if half and shown else None
+
+    def begin(self) -> bool:
+        """Tell whether a step is to be looked at, which begins."""
+        if len(self._formats) == _STEPS:
+            return False
+        self._formats.append([])
+        return True
 
     def see(self, gradient: Tensor) -> None:
         """Look at a gradient as it arrives."""
         plain = gradient.ndim > 1 and gradient.dtype == torch.float32 and gradient.layout == torch.strided
-        if plain and not is_dtensor(gradient) and len(torch.unique(gradient)) >= _MANY:
-            self._formats.append(_format_of([gradient.detach()]))
+        if not plain or is_dtensor(gradient):
+            return
+        some = (
+            gradient.detach()[: max(1, _ENOUGH // gradient[0].numel())].flatten()[:_ENOUGH]
+            if len(gradient)
+            else gradient
+        )
+        if len(torch.unique(some)) >= _MANY:
+            self._formats[-1].append(_format_of([some]))
 
+
+_STEPS = 2
+
+_ENOUGH = 4096
+"""Numbers of a gradient that are looked at."""
 
 _MANY = 64
 """Different numbers that have few digits by no chance."""

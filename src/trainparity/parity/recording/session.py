@@ -60,7 +60,11 @@ class Session:
         self._arrays = StepArrays()
         self._steps: list[int] = []
         self._facts: dict[str, Any] = {}
-        self._made, self._changes = 0, 0
+        self._made = 0
+        self._changes: tuple[object, ...] = ()
+        self._end: dict[int, dict[str, Tensor]] = {}
+        """Weights after as many steps, where the last of these was not traced and the loop was about to load others."""
+        watch.before_loading(self._see_end)
         self.rank = ranks.rank()
         self._moved: dict[int, float] = {}
         """How coarsely a twin's weights were moved, by identity."""
@@ -98,7 +102,7 @@ class Session:
         """
         self._made = self._step + 1
         if not self._plan.traced(self._step):
-            self._changes = self.watch.changes()
+            self._changes = self.watch.state()
             return None
         arrays = self.watch.end()
         arrays["loss"] = loss()
@@ -121,8 +125,8 @@ class Session:
         sent = reduced_in(self.watch.wrapped)
         if sent and sent.unit_roundoff > computes.unit_roundoff:
             computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
-        if self._steps[-1] + 1 < self._made and self._changes == self.watch.changes():
-            arrays |= self.watch.weights_at_end()
+        self._see_end()
+        arrays |= self._end.get(self._made, {})
         layout = Layout(
             steps=self._steps,
             made=self._made,
@@ -138,6 +142,12 @@ class Session:
         )
         return Trace(layout, arrays)
 
+    def _see_end(self) -> None:
+        """Look at the weights after a step that was not traced, unless the loop has changed them since."""
+        last = self._steps[-1] + 1 if self._steps else 0
+        if 0 < last < self._made and self._made not in self._end and self._changes == self.watch.state():
+            self._end = {self._made: self.watch.weights_at_end()}
+
     def _noise(self, step: int) -> Noise | None:
         if not self._plan.twin or is_cut(self.watch.model):
             return None  # ranks that hold copies of one tensor would have to move them alike
@@ -147,13 +157,13 @@ class Session:
     def _computes(self) -> NumberFormat:
         """Return what products are computed in, as far as it is known yet."""
         found = computed_in(self.watch.model, self.watch.forward.autocast.computes)
-        given = self.watch.given.format or self.watch.backward.arriving.format
+        given = self.watch.given.format or self.watch.format_unseen()
         return self._plan.computes or (given if given and found.name == "fp32" else found)
 
     def _rounds_unseen(self) -> bool:
         """Tell whether gradients alone have shown a coarse format."""
         seen = computed_in(self.watch.model, self.watch.forward.autocast.computes).name != "fp32"
-        return self.watch.backward.arriving.format is not None and not seen and self._plan.computes is None
+        return self.watch.format_unseen() is not None and not seen and self._plan.computes is None
 
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""
