@@ -19,10 +19,13 @@ from trainparity.transformers import RecordCallback
 
 
 def sentences() -> list[torch.Tensor]:
-    """Return lines of scikit-learn's data set descriptions as bytes: real text of many lengths."""
+    """Return eight batches of lines of scikit-learn's data set descriptions as bytes: real text of many lengths.
+
+    Ranks would fill a last batch up that has fewer, and train otherwise.
+    """
     text = "\n".join(load().DESCR for load in (load_digits, load_wine, load_diabetes))
     lines = [line.strip().encode() for line in text.splitlines()]
-    return [torch.tensor(list(line[:48])) for line in lines if len(line) > 3][:160]
+    return [torch.tensor(list(line[:48])) for line in lines if len(line) > 3][:128]
 
 
 def collate(rows: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
