@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -201,3 +202,23 @@ def test_a_stderr_that_is_full_or_closed_changes_no_code(command: list[str], tmp
         for stderr in (full, closed):
             done = subprocess.run(program, stdout=subprocess.DEVNULL, stderr=stderr, cwd=tmp_path, check=False)
             assert done.returncode == 2
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_call_that_ends_early_leaves_what_is_kept_by_default(named: bool, tmp_path: Path) -> None:
+    """But not an earlier answer at a place that it is given, which would be taken for its own."""
+    kept, scratch = tmp_path / "benchmarks/results/controls.json", tmp_path / "scratch"
+    for folder in (kept.parent, scratch):
+        folder.mkdir(parents=True)
+    (place := tmp_path / "answer.json" if named else kept).touch()
+    command = [sys.executable, "-m", "trainparity.cli", "controls", *(["--json", str(place)] if named else [])]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(scratch)}
+    )
+    deadline = time.monotonic() + 60
+    while not any(scratch.iterdir()):  # its work has begun
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    assert place.exists() != named

@@ -90,7 +90,8 @@ def remove_earlier(named: Mapping[str, object]) -> None:
     """Remove the answers of an earlier call: where this one fails, none of them may be taken for its own.
 
     Args:
-        named: A command's options, of which places have been found fit.
+        named: The options that the user has given, of which places have been found fit: where an answer goes by default
+            is a result that is kept.
     """
     for name in ("json_path", "markdown_path", "html_path"):
         path = named.get(name)
