@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
+from torch.nn.functional import cross_entropy, mse_loss
 
 import trainparity
-from tests.support.against_twins import compared
+from tests.support import against_twins
+from tests.support.against_twins import LABELS, compared
 
 NORMS = {"batch": nn.BatchNorm1d, "group": partial(nn.GroupNorm, 2)}
 
@@ -82,41 +83,20 @@ def test_another_second_view_is_seen_in_any_cut(parts: int, coarse: bool, tmp_pa
 
 
 class Graph(nn.Module):
-    """A graph's convolution (Kipf and Welling, 2017), whose two products may be taken in either order."""
+    """A graph's convolution (Kipf and Welling, 2017) of 16 nodes, whose two products may be taken in either order."""
 
     def __init__(self, weights_first: bool) -> None:
         super().__init__()
         self.weights_first = weights_first
-        self.layers = nn.ModuleList([nn.Linear(8, 32, bias=False), nn.Linear(32, 6, bias=False)])
+        self.layers = nn.ModuleList([nn.Linear(4, 32, bias=False), nn.Linear(32, 10, bias=False)])
+        edges = (torch.rand(16, 16, generator=torch.Generator().manual_seed(1)) < 0.1).float() + torch.eye(16)
+        self.edges = edges / edges.sum(1, keepdim=True)
 
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+    def forward(self, nodes: Tensor) -> Tensor:
         for layer in self.layers:
-            product = edges @ layer(nodes) if self.weights_first else layer(edges @ nodes)
+            product = self.edges @ layer(nodes) if self.weights_first else layer(self.edges @ nodes)
             nodes = product.relu() if layer is self.layers[0] else product
         return nodes
-
-
-@FORMATS
-def test_products_in_another_order_are_another_formulation(coarse: bool, tmp_path: Path) -> None:
-    draws = torch.Generator().manual_seed(1)
-    nodes, labels = torch.rand(40, 8, generator=draws), torch.randint(6, (40,), generator=draws)
-    edges = (torch.rand(40, 40, generator=draws) < 0.1).float() + torch.eye(40)
-    edges = edges / edges.sum(1, keepdim=True)
-
-    def train(weights_first: bool, folder: Path, twin: int) -> None:
-        torch.manual_seed(0)
-        model = Graph(weights_first)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-            for _ in range(4):
-                optimizer.zero_grad()
-                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    outputs = model(nodes, edges)
-                nn.functional.cross_entropy(outputs.float(), labels).backward()
-                optimizer.step()
-
-    verdict = compared(partial(train, True), partial(train, False), tmp_path)
-    assert verdict.verdict == "equivalent", verdict.explanation
 
 
 class Residual(nn.Module):
@@ -124,7 +104,7 @@ class Residual(nn.Module):
 
     def __init__(self, factor: float) -> None:
         super().__init__()
-        self.first, self.last = nn.Linear(8, 32), nn.Linear(32, 6)
+        self.first, self.last = nn.Linear(4, 32), nn.Linear(32, 10)
         self.branch = Scaled(factor)
 
     def forward(self, samples: Tensor) -> Tensor:
@@ -141,22 +121,19 @@ class Scaled(nn.Module):
         return (self.factor * hidden).sin()
 
 
+def classified(outputs: Tensor) -> Tensor:
+    return cross_entropy(outputs.float(), LABELS)
+
+
+@FORMATS
+def test_products_in_another_order_are_another_formulation(coarse: bool, tmp_path: Path) -> None:
+    runs = (partial(against_twins.train, partial(Graph, first), classified, coarse) for first in (True, False))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
 def test_another_function_that_adds_little_is_no_formulation(tmp_path: Path) -> None:
-    draws = torch.Generator().manual_seed(1)
-    samples, labels = torch.randn(32, 8, generator=draws), torch.randint(6, (32,), generator=draws)
-
-    def train(factor: float, folder: Path, twin: int) -> None:
-        torch.manual_seed(0)
-        model = Residual(factor)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-            for _ in range(3):
-                optimizer.zero_grad()
-                with torch.autocast("cpu", torch.bfloat16):
-                    outputs = model(samples)
-                nn.functional.cross_entropy(outputs.float(), labels).backward()
-                optimizer.step()
-
-    verdict = compared(partial(train, 1.0), partial(train, 1.2), tmp_path)
+    runs = (partial(against_twins.train, partial(Residual, factor), classified, True) for factor in (1.0, 1.2))
+    verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
     assert "output of branch" in (verdict.explanation or "")

@@ -89,14 +89,15 @@ def _called_alike(left: Sequence[str], right: Sequence[str]) -> list[str]:
     A module that one run calls once and the other several times, as an output layer over chunks of a sequence, returns
     something else each time; what the model returns is then another thing too where it is another number of tensors.
     """
-    ours, theirs = (_calls(names) for names in (left, right))
+    ours, theirs = (calls(names) for names in (left, right))
     odd = {module for module in ours.keys() & theirs.keys() if ours[module] != theirs[module]}
     if odd == {OUTPUT}:
         odd = set()  # one more tensor, beside the same ones
     return [name for name in left if name in right and _module(name) not in odd]
 
 
-def _calls(names: Sequence[str]) -> dict[str, set[str]]:
+def calls(names: Sequence[str]) -> dict[str, set[str]]:
+    """Return what modules show of their calls in a forward pass, by module; what the model returns is one."""
     found: dict[str, set[str]] = {}
     for name in names:
         if not name.startswith(INPUT):

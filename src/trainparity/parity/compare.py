@@ -91,7 +91,7 @@ def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
     unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
     if unseen and verdict.exit_code == 0:
         reason = f"what was recorded is {verdict.verdict}, and not all was. NOT recorded: {'. '.join(unseen)}"
-        verdict = verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+        verdict = verdict.unclear(reason)
     said = [f"{name} {run.failure}" for name, run in runs.items() if run.failure]
     if not said:
         return verdict
@@ -177,7 +177,6 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
     Beyond the steps that twins cover, equal bits alone say anything: they need no floor.
     """
     said = f"are {verdict.verdict}, and no more can be said"
-    unclear = {"verdict": "cannot judge", "weights": None}
     if pair.lengths[0] != pair.lengths[1]:
         of_each = f"{_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}"
         ended = [
@@ -186,7 +185,7 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
             if "ended" in trace.layout.settings
         ]
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
-        return verdict.model_copy(update={**unclear, "reason": reason})
+        return verdict.unclear(reason)
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
     if covered == steps:
         return at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
@@ -197,7 +196,7 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
         f"twins cover {len(covered)} of {len(steps)} traced steps, to step {covered[-1]} of {steps[-1]}: these {said}"
     )
     advice = "record the twins over as many steps as the runs, with the same `interval` and `first`"
-    return verdict.model_copy(update={**unclear, "reason": reason, "advice": advice})
+    return verdict.unclear(reason, advice=advice)
 
 
 def _brief(steps: Sequence[int]) -> str:

@@ -36,6 +36,13 @@ class Difference:
     """Distances of all steps that were computed before; the differences of one comparison's steps share them."""
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the step before is traced, too, and no window begins between: weights are what it has left."""
+        row, layout = self.row, self.left.layout
+        starts = (window.start for window in layout.windows())
+        return row > 0 and layout.steps[row] == layout.steps[row - 1] + 1 and row not in starts
+
+    @property
     def traces(self) -> tuple[Trace, Trace]:
         """The reference's trace, and the other run's."""
         return self.left, self.right

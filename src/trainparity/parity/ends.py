@@ -8,6 +8,7 @@ from torch import Tensor
 from trainparity.parity.distance import ALL, names, ratio, times, with_all
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.base import INFINITE
 from trainparity.records.numbers import number
 from trainparity.records.verdict import Verdict
 
@@ -30,13 +31,13 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
             f"{verdict.left} made {made[0]} steps and {verdict.right} {made[1]}: {verdict.steps_compared} traced steps "
             f"are {verdict.verdict}, and no more can be said"
         )
-        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason})
+        return verdict.unclear(reason)
     if not all(_KNOWN in trace.arrays for trace in (left, right)):
         return verdict
     if torch.equal(left.arrays[_KNOWN], right.arrays[_KNOWN]):
         return verdict
     apart = _apart(left, right)
-    off = times(apart, _floor(left, twins, floor)).nan_to_num(posinf=torch.inf, nan=torch.inf)
+    off = times(apart, _floor(left, twins, floor)).nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
         # Equal bits of traced steps are not those of all.
         return verdict.model_copy(update={"verdict": "equivalent", "weights": "equivalent"})
@@ -71,7 +72,7 @@ def _different(verdict: Verdict, left: Trace, off: Tensor) -> Verdict:
         "weights": "different",
         "step": made - 1,
         "tensor": tensor,
-        "distance_over_floor": max(verdict.distance_over_floor or 0.0, min(float(off.max()), 1e300)),
+        "distance_over_floor": max(verdict.distance_over_floor or 0.0, float(off.max())),
         "cause": "unknown",
         "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made - 1}",
         "explanation": f"the runs agree in all {len(left.layout.steps)} steps that were traced, the last of them step "

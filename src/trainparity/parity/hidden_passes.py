@@ -39,7 +39,7 @@ def passes_part(difference: "Difference") -> bool:
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
-        return of_outputs or (same_cut and other_loss) or _given_otherwise(difference, other_size)
+        return of_outputs or (same_cut and other_loss) or _has_other_values_beside(difference, other_size)
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
@@ -64,7 +64,7 @@ def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> 
     return weighs and bool((off <= ROUNDED).all())
 
 
-def _given_otherwise(difference: "Difference", other_size: Collection[str]) -> bool:
+def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:
     """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
     off = [name for name in difference.chain.forward if name not in other_size]
     given = [name for name in off if name.startswith(INPUT) and not depends_on_cut(name)]

@@ -4,7 +4,6 @@ import atexit
 import os
 import sys
 import warnings
-from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
@@ -13,9 +12,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity import arguments
+from trainparity.parity import arguments, run_folder
 from trainparity.parity.recording.apart import unseen
-from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.idle import IDLE, Idle
@@ -23,13 +21,9 @@ from trainparity.parity.recording.joint import Joint, joined
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import Plan, Session
-from trainparity.parity.recording.trace import MODELS, Layout
 from trainparity.parity.recording.unwrap import reshard
 from trainparity.parity.recording.watch import StepWatch
-from trainparity.records.base import RecordError, Settings, write_csv
-
-TWIN = "TRAINPARITY_TWIN"
-"""Environment variable that makes a run a twin: its number, from 1."""
+from trainparity.records.base import Settings, write_csv
 
 
 @unseen
@@ -74,26 +68,22 @@ def record(
         TypeError: an argument is of another type.
         RecordError: the run to follow has no state to load.
     """
-    number = _asked_twin() if twin is None else twin
-    folder = Path(folder).absolute()  # loops change their working directory
+    number = run_folder.asked_twin() if twin is None else twin
+    folder = run_folder.of_run(folder)
     follow = None if follow is None else Path(follow).absolute()
     least = {"interval": (interval, 1), "first": (first, 0), "every": (every, 0), "twin": (number, 0)}
     arguments.check(model, settings, **least, sketch_size=(sketch_size, 1))
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; give a folder to record into")
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
     if name is not None:
-        folder, follow = _of_model(folder, name), follow and _of_model(follow, name)
+        folder, follow = run_folder.of_model(folder, name), follow and run_folder.of_model(follow, name)
     reshard(model)
     optimizer = joined(optimizer)
     if every and isinstance(optimizer, Joint):
         raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")
     followed = folder if number and every and follow is None else follow
-    if followed is not None and not (followed / "trace.json").exists():
-        raise RecordError(f"{followed}: holds no trace.json: record the reference with every={every} before")
-    if followed is not None and (kept := Layout.read(followed / "trace.json").window) != every:
-        raise RecordError(f"{followed}: recorded with every={kept}, it can't be followed with every={every}")
+    if followed is not None:
+        run_folder.check_followed(followed, every)
     state = folder / "windows"
     plan = Plan(
         traced=lambda step: step < first or step % interval == 0,
@@ -101,7 +91,7 @@ def record(
         keep=state if every and followed is None else None,
         follow=followed / "windows" if followed is not None else None,
         twin=number,
-        rounds_as=_format_of_reference(folder) if number else None,
+        rounds_as=run_folder.format_of_reference(folder) if number else None,
     )
     return Recorder(
         Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=identities(samples)), plan),
@@ -130,7 +120,7 @@ class Recorder:
         self._closed = self._busy = False
         self._pid = os.getpid()
         if session.rank == 0:
-            _remove_earlier(folder)
+            run_folder.remove_earlier(folder)
         if (other := _OPEN.get(folder)) is not None:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
@@ -278,40 +268,10 @@ class Recorder:
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
 
 
-def _format_of_reference(folder: Path) -> NumberFormat | None:
-    """Return the format that a recorded reference computes in, where a twin could not know it in time."""
-    with suppress(RecordError):
-        layout = Layout.read(folder / "trace.json")
-        return NumberFormat(layout.precision, layout.unit_roundoff) if layout.rounds_unseen else None
-    return None
-
-
 def is_open(folder: Path) -> bool:
     """Tell whether a Recorder of this process has not written its trace into a folder yet."""
     return folder.absolute() in _OPEN
 
 
-def _remove_earlier(folder: Path) -> None:
-    """Remove an earlier run's trace, its curve and the traces of its twins, which measured the floor of that run."""
-    if (folder / "trace.json").exists():
-        for twin in folder.glob("twins/*/trace.json"):
-            twin.unlink()
-    for name in ("trace.json", "curve.csv", IDLE):
-        (folder / name).unlink(missing_ok=True)
-
-
 _OPEN: dict[Path, Recorder] = {}
 """Recorders that are not closed yet, by the folders that they will write."""
-
-
-def _asked_twin() -> int:
-    text = os.environ.get(TWIN) or "0"
-    if not text.isdecimal():
-        raise ValueError(f"the environment variable {TWIN} is {text!r}; it must be a twin's number: 1, 2, 3")
-    return int(text)
-
-
-def _of_model(folder: Path, name: str) -> Path:
-    if not name or name in (".", "..") or Path(name).name != name:
-        raise ValueError(f"name is {name!r}; it must be a file name")
-    return folder / MODELS / name

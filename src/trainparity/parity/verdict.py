@@ -111,19 +111,18 @@ def judge_traces(
         if difference.row not in apart + facts and before.fed_by_buffers:
             difference = before
         if undecided := line_search_parts(difference):
-            return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": undecided})
+            return verdict.unclear(undecided)
         return explain(verdict, difference)
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
-        return verdict.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": unknown})
+        return verdict.unclear(unknown)
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
     if wide := _too_wide(left, floor, narrow, worst, names[0]):
         hidden = _in_one_coarse_format(left, right)
         advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
-        unclear = {"verdict": "cannot judge", "weights": None, "reason": wide, "advice": advice}
-        return verdict.model_copy(update={**unclear, "hidden_by_floor": hidden})
+        return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, _LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})

@@ -164,6 +164,10 @@ class Verdict(Record):
         own = 0 if same else 1 if self.verdict == "different" else 2
         return 1 if 1 in (own, learned) else max(own, learned)
 
+    def unclear(self, reason: str, **others: Any) -> "Verdict":
+        """Return `cannot judge` in its place, with what was measured, a reason and other fields."""
+        return self.model_copy(update={"verdict": "cannot judge", "weights": None, "reason": reason, **others})
+
     def __bool__(self) -> bool:
         """Tell whether it is the same training: so that `assert compare(a, b)` holds for nothing else."""
         return self.exit_code == 0

@@ -64,27 +64,25 @@ def _move(trace: Trace, row: int, name: str) -> _Move | None:
 
 def _apart(difference: Difference) -> dict[str, list[_Move]]:
     """Return the averages that move by another part in one run, and both parts."""
-    row, layout = difference.row, difference.left.layout
-    if row == 0 or layout.steps[row] != layout.steps[row - 1] + 1 or any(w.start == row for w in layout.windows()):
-        return {}
     moves = {name: _moves(difference, name) for name in _kept_beside(difference)}
-    apart = {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
-    return apart | {name: [] for name in _never_moved(difference) if name not in apart}
+    return {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
 
 
 def _never_moved(difference: Difference) -> list[str]:
-    """Return those of them that stay as they are in one run to its end, and move further than rounding in the other."""
+    """Return weights that stay as they are in one run to its end, and move further than rounding in the other."""
     started = [trace.arrays["start/sketch"] for trace in difference.traces]
     moved = torch.stack([torch.linalg.vector_norm(each[-1] - each[0], dim=1) for each in started])
     units = torch.tensor(list(difference.left.layout.stored().values()), dtype=torch.float64)
     far = moved.amax(0) > units * torch.linalg.vector_norm(started[0][0], dim=1)
     still = torch.stack([(each == each[0]).all(0).all(1) for each in started])
-    beside = set(_kept_beside(difference))
-    return [name for name in difference.named(far & (still[0] ^ still[1])) if name in beside]
+    chosen = set(difference.named(far & (still[0] ^ still[1])))
+    return [name for name in _kept_beside(difference) if name in chosen]
 
 
 def _kept_beside(difference: Difference) -> list[str]:
     """Return the weights that no optimizer holds in any step, and that one run at least moves before this one."""
+    if not difference.goes_on:
+        return []
     held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
     moved = torch.stack([_changed(trace, difference.row) for trace in difference.traces]).any(0)
     shapes = difference.left.layout.parameters
@@ -101,7 +99,7 @@ def _differ(left: _Move, right: _Move) -> bool:
 
 
 def _another_part(difference: Difference) -> bool:
-    return bool(_apart(difference))
+    return bool(_apart(difference) or _never_moved(difference))
 
 
 @rule(
@@ -116,21 +114,26 @@ def averaged_by_another_part(difference: Difference) -> Finding | None:
     """A teacher or a target network follows the weights that are trained faster or slower, or not at all."""
     found = _apart(difference)
     if not found:
-        return None
-    before = difference.left.layout.steps[difference.row - 1]
-    first = next(iter(found.values()))
-    if not first:
-        moves = _changed(difference.left, difference.row)[list(difference.left.layout.parameters).index(min(found))]
-        return Finding(
-            f"no optimizer holds {some(list(found))}, and the loop moves them between step {before} and step "
-            f"{difference.step} in {difference.who(bool(moves))}, and in no step of the other run",
-            {"parameters": list(found)},
-        )
-    parts, to = [move.part for move in first], next(move.to for move in first if move.to)
+        return _moved_in_one_run(difference)
+    parts, to = zip(*((move.part, move.to) for move in next(iter(found.values()))), strict=True)
     return Finding(
-        f"between step {before} and step {difference.step} the loop moves {some(list(found))} towards {to}: "
-        f"{_of_the_way(parts[0])} in {difference.runs[0]}, and {_of_the_way(parts[1])} in {difference.runs[1]}",
-        {"parameters": list(found), "parts": parts},
+        f"between step {difference.left.layout.steps[difference.row - 1]} and step {difference.step} the loop moves "
+        f"{some(list(found))} towards {next(filter(None, to))}: {_of_the_way(parts[0])} in {difference.runs[0]}, and "
+        f"{_of_the_way(parts[1])} in {difference.runs[1]}",
+        {"parameters": list(found), "parts": list(parts)},
+    )
+
+
+def _moved_in_one_run(difference: Difference) -> Finding | None:
+    names = _never_moved(difference)
+    if not names:
+        return None
+    place = list(difference.left.layout.parameters).index(names[0])
+    return Finding(
+        f"no optimizer holds {some(names)}, and the loop moves them between step "
+        f"{difference.left.layout.steps[difference.row - 1]} and step {difference.step} in "
+        f"{difference.who(bool(_changed(difference.left, difference.row)[place]))}, and in no step of the other run",
+        {"parameters": names},
     )
 
 

@@ -1,8 +1,7 @@
 """Batch normalisation over another number of samples."""
 
-from collections import Counter
-
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.comparable_rows import calls
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import module_of
@@ -44,12 +43,13 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
 
 def _called_more_often(difference: Difference, norms: list[str]) -> Finding | None:
     """Find a BatchNorm that sees each batch in more parts in one run, as both views of a sample at once or in turns."""
-    calls = [_calls(trace, norms) for trace in difference.traces]
-    odd = [norm for norm in norms if calls[0][norm] != calls[1][norm]]
+    seen = [calls(trace.layout.activations) for trace in difference.traces]
+    counts = {norm: [len(of_run.get(norm, ())) for of_run in seen] for norm in norms}
+    odd = [norm for norm, (ours, theirs) in counts.items() if ours != theirs]
     first = next((norm for norm in odd if _shows_elsewhere(difference, [norm])), None)
     if first is None or difference.stage != "gradient":
         return None
-    ours, theirs = (count[first] for count in calls)
+    ours, theirs = counts[first]
     how = f"{_times(ours)} in {difference.runs[0]}, and {_times(theirs)} in {difference.runs[1]}"
     if not ours or not theirs:  # calls with fewer rows than samples have no names
         how = f"over all rows of its samples in {difference.who(bool(ours))}, and not in {difference.who(not ours)}"
@@ -58,11 +58,6 @@ def _called_more_often(difference: Difference, norms: list[str]) -> Finding | No
         {"modules": odd, "calls_of_each_pass": [float(ours), float(theirs)]},
         advice="give it the same rows at a time in both runs, or use GroupNorm",
     )
-
-
-def _calls(trace: Trace, norms: list[str]) -> Counter[str]:
-    """Count how often a forward pass calls each norm: of every call but the first the name tells."""
-    return Counter(module for name in trace.layout.activations if (module := module_of(name)) in norms)
 
 
 def _times(count: int) -> str:

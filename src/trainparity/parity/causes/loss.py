@@ -147,13 +147,18 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     )
 
 
-def tolerance_of(difference: Difference) -> float:
-    """Return what may be left over when one gradient is explained by the other, or by parts of it."""
+def tolerance_of(difference: Difference, floors: float = 4) -> float:
+    """Return what may be left over when one gradient is explained by the other, or by parts of it.
+
+    Args:
+        difference: Of the runs.
+        floors: How many times further than twins are from one another.
+    """
     units = [trace.layout.unit_roundoff for trace in difference.traces]
     if not difference.same_precision:
         return max(difference.tolerance, 32 * max(units))
     # In a coarse format the margin would excuse half a gradient: what is left over is rounding as the twins show it.
-    return min(difference.tolerance, max(_FINE, 4 * difference.noise("gradient")))
+    return min(difference.tolerance, max(_FINE, floors * difference.noise("gradient")))
 
 
 _FINE = 1e-3

@@ -110,7 +110,7 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     Without such a run there are none.
     """
     row, layout = difference.row, difference.left.layout
-    if row == 0 or layout.steps[row] - layout.steps[row - 1] > 1 or any(w.start == row for w in layout.windows()):
+    if not difference.goes_on:
         return "", {}
     left, right = (_moved(trace, row) for trace in difference.traces)
     stored = [list(trace.layout.stored().values()) for trace in difference.traces]

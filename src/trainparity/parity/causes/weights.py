@@ -36,9 +36,9 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
     if any(_in_terms(trace, difference.row) for trace in difference.traces):
         return None
     tolerance = max(tolerance_of(difference), 1e-5)
-    left_over = min(tolerance, _UNEXPLAINED)
-    if is_coarse(difference.left.layout) and difference.same_precision:  # where another loss is nearly such a sum
-        left_over = min(left_over, max(_OF_TWINS * difference.noise("gradient"), _FINE))
+    coarse = is_coarse(difference.left.layout)  # where another loss is nearly such a sum, too
+    left_over = max(tolerance_of(difference, _OF_TWINS), 1e-5) if coarse else tolerance
+    left_over = min(left_over, _UNEXPLAINED)
     return _reweighted(difference, difference.micro(), _totals(difference), left_over, tolerance)
 
 
@@ -59,12 +59,8 @@ def _totals(difference: Difference) -> list[Tensor]:
 _UNEXPLAINED = 0.3
 """Part of a gradient that is left over where its micro-batches do not make it, however far the twins are apart."""
 
-
 _OF_TWINS = 1.5
 """Floors of a coarse gradient that its micro-batches may leave over: what they are rounded by, as twins are."""
-
-_FINE = 1e-3
-"""What they may leave over however near twins are."""
 
 
 def _given_otherwise(difference: Difference) -> Finding | None:

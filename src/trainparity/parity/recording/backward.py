@@ -202,22 +202,18 @@ class BackwardHooks:
                 found |= {one.number for one in self._passes[:place] if not one.reached.isdisjoint(later.reached)}
         return found
 
-    def kept(self) -> Tensor:
-        """Return the sketch of what backward passes have made whose gradients were not thrown away: float64 [SIZE]."""
-        gone = self.thrown_away
+    def sketch_without(self, gone: Set[int]) -> Tensor:
+        """Return the sketch of what backward passes made, but for those `gone`, by their numbers: float64 [SIZE]."""
         rest = [one.sketch for one in self._training() if one.number not in gone]
         return torch.stack(rest).sum(0) if rest else torch.zeros(SIZE, dtype=torch.float64)
 
-    def wasted(self, kept: Tensor) -> Set[int]:
-        """Return those thrown away, where the update takes nothing of them, as where another model's loss came through.
+    def is_applied(self, made: Tensor) -> bool:
+        """Tell whether the update takes just what was made, as the mean over ranks of their sketches [SIZE].
 
-        A loop may also keep what it zeroes, and apply the sum.
-
-        Args:
-            kept: The mean over ranks of what each has `kept`.
+        Then what was thrown away is another model's loss, say; a loop may also keep what it zeroes, and apply the sum.
         """
-        apart = torch.linalg.vector_norm(kept - self._applied)
-        return self.thrown_away if apart <= _ROUNDED * torch.linalg.vector_norm(self._applied) else set()
+        apart = torch.linalg.vector_norm(made - self._applied)
+        return bool(apart <= _ROUNDED * torch.linalg.vector_norm(self._applied))
 
     def _training(self) -> Sequence[_BackwardPass]:
         return [one for one in self._passes if not one.captured] or self._passes

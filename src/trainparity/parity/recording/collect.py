@@ -29,12 +29,14 @@ def collect(
         groups: The first rank of each rank's group, int64 [R].
         scale: What the loss was multiplied with, by a gradient scaler.
     """
-    thrown_away, kept = backward.thrown_away, ranks.gather(backward.kept()).mean(0)
+    thrown_away = backward.thrown_away
+    made = ranks.gather(backward.sketch_without(thrown_away)).mean(0)
+    aside = backward.aside | (thrown_away if backward.is_applied(made) else set())
     passes = [one for one in forward.passes() if not one.is_of_another_loss(thrown_away)]
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
         **{name: value[None] for name, value in own.items()},
-        **_of_forward(forward, passes, samples, backward.aside | backward.wasted(kept)),
+        **_of_forward(forward, passes, samples, aside),
         **_of_backward(backward),
     })  # fmt: skip
     elsewhere = [one for one in passes if one.source is not None and one.source not in passes]

@@ -77,16 +77,13 @@ class ArrivingGradients:
         plain = gradient.ndim > 1 and gradient.dtype == torch.float32 and gradient.layout == torch.strided
         if not plain or is_dtensor(gradient):
             return
-        some = (
-            gradient.detach()[: max(1, _ENOUGH // gradient[0].numel())].flatten()[:_ENOUGH]
-            if len(gradient)
-            else gradient
-        )
+        some = gradient.detach().flatten()[:_ENOUGH]
         if len(torch.unique(some)) >= _MANY:
             self._formats[-1].append(_format_of([some]))
 
 
 _STEPS = 2
+"""Steps that are looked at."""
 
 _ENOUGH = 4096
 """Numbers of a gradient that are looked at."""

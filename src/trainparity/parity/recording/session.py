@@ -61,10 +61,6 @@ class Session:
         self._steps: list[int] = []
         self._facts: dict[str, Any] = {}
         self._made = 0
-        self._changes: tuple[object, ...] = ()
-        self._end: dict[int, dict[str, Tensor]] = {}
-        """Weights after as many steps, where the last of these was not traced and the loop was about to load others."""
-        watch.before_loading(self._see_end)
         self.rank = ranks.rank()
         self._moved: dict[int, float] = {}
         """How coarsely a twin's weights were moved, by identity."""
@@ -100,9 +96,9 @@ class Session:
             loss: Returns the step's loss; called in traced steps.
             sequence: Steps that all recorded optimizers made before this one; by default this one's own.
         """
-        self._made = self._step + 1
-        if not self._plan.traced(self._step):
-            self._changes = self.watch.state()
+        self._made, traced = self._step + 1, self._plan.traced(self._step)
+        self.watch.end_of_run.made(traced=traced)
+        if not traced:
             return None
         arrays = self.watch.end()
         arrays["loss"] = loss()
@@ -125,8 +121,7 @@ class Session:
         sent = reduced_in(self.watch.wrapped)
         if sent and sent.unit_roundoff > computes.unit_roundoff:
             computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
-        self._see_end()
-        arrays |= self._end.get(self._made, {})
+        arrays |= self.watch.end_of_run.arrays()
         layout = Layout(
             steps=self._steps,
             made=self._made,
@@ -142,12 +137,6 @@ class Session:
         )
         return Trace(layout, arrays)
 
-    def _see_end(self) -> None:
-        """Look at the weights after a step that was not traced, unless the loop has changed them since."""
-        last = self._steps[-1] + 1 if self._steps else 0
-        if 0 < last < self._made and self._made not in self._end and self._changes == self.watch.state():
-            self._end = {self._made: self.watch.weights_at_end()}
-
     def _noise(self, step: int) -> Noise | None:
         if not self._plan.twin or is_cut(self.watch.model):
             return None  # ranks that hold copies of one tensor would have to move them alike
@@ -156,14 +145,17 @@ class Session:
 
     def _computes(self) -> NumberFormat:
         """Return what products are computed in, as far as it is known yet."""
-        found = computed_in(self.watch.model, self.watch.forward.autocast.computes)
+        seen = self._seen()
         given = self.watch.given.format or self.watch.format_unseen()
-        return self._plan.computes or (given if given and found.name == "fp32" else found)
+        return given if given and seen.name == "fp32" and not self._plan.computes else seen
+
+    def _seen(self) -> NumberFormat:
+        """Return what the loop or hooks say of it."""
+        return self._plan.computes or computed_in(self.watch.model, self.watch.forward.autocast.computes)
 
     def _rounds_unseen(self) -> bool:
         """Tell whether gradients alone have shown a coarse format."""
-        seen = computed_in(self.watch.model, self.watch.forward.autocast.computes).name != "fp32"
-        return self.watch.format_unseen() is not None and not seen and self._plan.computes is None
+        return not self._plan.computes and self._seen().name == "fp32" and self.watch.format_unseen() is not None
 
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""

@@ -13,6 +13,7 @@ from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.closures import Closures, made_inside
 from trainparity.parity.recording.collect import collect
+from trainparity.parity.recording.end import End
 from trainparity.parity.recording.facts import layout_of
 from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.forward import ForwardHooks
@@ -20,10 +21,9 @@ from trainparity.parity.recording.given import GivenGradients
 from trainparity.parity.recording.gradients import Gradients
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
-from trainparity.parity.recording.hooks import Hook, is_inside_own_step
+from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.joint import Joint
-from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
@@ -59,11 +59,10 @@ class StepWatch:
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
+        self.end_of_run = End(self.model, self.structure, self._sketch)
         self._loss = LossHooks(self.forward.origins.returned)
         self._closures = Closures(self._evaluate_again, self._see_evaluated)
         self._meeting = Meeting(self.wrapped)
-        self._loading: list[Any] = []
-        self._one = next((p for p in self.model.parameters() if p.requires_grad), torch.zeros(()))
         self._active = False
         self.given = GivenGradients()
         self._groups: Tensor | None = None
@@ -87,8 +86,7 @@ class StepWatch:
 
     def close(self) -> None:
         """Remove all hooks."""
-        for handle in self._loading:
-            handle.remove()
+        self.end_of_run.close()
         self.forward.close()
         self.backward.close()
         self.around.remove()
@@ -162,32 +160,10 @@ class StepWatch:
         self._loss.end()
         return arrays
 
-    def before_loading(self, see: Callable[[], None]) -> None:
-        """Call something before the loop loads weights into the model, as its best ones after the last step."""
-        hook = Hook(lambda *_: see())
-        self._loading.append(self.model.register_load_state_dict_pre_hook(hook))  # type: ignore[no-untyped-call]
-
     def format_unseen(self) -> NumberFormat | None:
         """Return the format that gradients show, where code that is compiled may compute in one that no hook sees."""
         blind = is_compiled(self.wrapped) or not self.forward.seen.names
         return self.backward.arriving.format if blind else None
-
-    def state(self) -> tuple[object, ...]:
-        """Return what changes where the loop writes into the weights, or puts others in their place: of one for all."""
-        where = 0 if is_dtensor(self._one) else self._one.data_ptr()
-        return self._one._version, where, self._one.dtype
-
-    def weights_at_end(self) -> dict[str, Tensor]:
-        """Return the arrays `end/...` of a `Trace`: the weights as they are; none where ranks hold parts of them."""
-        parameters = self._parameters()
-        if self.structure.changed() or any(p.is_meta or is_dtensor(p) for p in parameters):
-            return {}
-        snapshot = Snapshot(self._sketch)
-        try:
-            snapshot.record("end", [parameter.detach() for parameter in parameters])
-        except RuntimeError:  # the loop has freed their memory
-            return {}
-        return {name: snapshot[name] for name in ("end/sketch", "end/digest")}
 
     @property
     def parted(self) -> str:

@@ -1,0 +1,77 @@
+"""The folder that a run is recorded into: which one it is, what an earlier run has left there, and what is followed."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from trainparity.parity.recording.formats import NumberFormat
+from trainparity.parity.recording.idle import IDLE
+from trainparity.parity.recording.trace import MODELS, Layout
+from trainparity.records.base import RecordError
+
+TWIN = "TRAINPARITY_TWIN"
+"""Environment variable that makes a run a twin: its number, from 1."""
+
+
+def asked_twin() -> int:
+    """Return the twin's number that the environment asks for; 0: none.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    text = os.environ.get(TWIN) or "0"
+    if not text.isdecimal():
+        raise ValueError(f"the environment variable {TWIN} is {text!r}; it must be a twin's number: 1, 2, 3")
+    return int(text)
+
+
+def of_run(folder: str | Path) -> Path:
+    """Return an absolute folder, as loops change their working directory.
+
+    Raises:
+        ValueError: it is a file.
+    """
+    place = Path(folder).absolute()
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"{place} is a file; give a folder to record into")
+    return place
+
+
+def of_model(folder: Path, name: str) -> Path:
+    """Return the folder of one of a run's models.
+
+    Raises:
+        ValueError: its name is no file name.
+    """
+    if not name or name in (".", "..") or Path(name).name != name:
+        raise ValueError(f"name is {name!r}; it must be a file name")
+    return folder / MODELS / name
+
+
+def check_followed(folder: Path, every: int) -> None:
+    """Check that a run can be followed that is recorded there.
+
+    Raises:
+        RecordError: there is none, or its windows are others.
+    """
+    if not (folder / "trace.json").exists():
+        raise RecordError(f"{folder}: holds no trace.json: record the reference with every={every} before")
+    if (kept := Layout.read(folder / "trace.json").window) != every:
+        raise RecordError(f"{folder}: recorded with every={kept}, it can't be followed with every={every}")
+
+
+def format_of_reference(folder: Path) -> NumberFormat | None:
+    """Return the format that a recorded reference computes in, where a twin could not know it in time."""
+    with suppress(RecordError):
+        layout = Layout.read(folder / "trace.json")
+        return NumberFormat(layout.precision, layout.unit_roundoff) if layout.rounds_unseen else None
+    return None
+
+
+def remove_earlier(folder: Path) -> None:
+    """Remove an earlier run's trace, its curve and the traces of its twins, which measured the floor of that run."""
+    if (folder / "trace.json").exists():
+        for twin in folder.glob("twins/*/trace.json"):
+            twin.unlink()
+    for name in ("trace.json", "curve.csv", IDLE):
+        (folder / name).unlink(missing_ok=True)
