@@ -1,8 +1,11 @@
 """The weights after a run's last step, where that is not traced: which step is the last one, nobody knows in it."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording import ranks
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.integrity import END
 from trainparity.parity.recording.kinds import is_dtensor
@@ -14,39 +17,54 @@ from trainparity.parity.recording.structure import Structure
 class End:
     """Looks at the weights when a run ends, or before the loop loads others, as its best ones.
 
-    Unless the loop has changed them since the last step: then they are none that it has made.
+    After a step that is traced only where the loop has gone on to write into them, as an optimizer does that is not
+    recorded.
     """
 
     def __init__(self, model: nn.Module, structure: Structure, sketch: Sketcher) -> None:
         self._model, self._structure, self._sketch = model, structure, sketch
         self._one = next((p for p in model.parameters() if p.requires_grad), torch.zeros(()))
-        self._left: tuple[object, ...] | None = None
-        """What the last step has left, where it was not traced."""
+        self._left: _State | None = None
+        """What the last step has left, until it is looked at."""
+        self._between = {_UNTOUCHED}
+        """What the loop has done to the weights between two steps, as one that clamps them after each."""
+        self._traced = self._written = False
         self._arrays: dict[str, Tensor] = {}
         hook = Hook(lambda *_: self._look())
         self._handle = model.register_load_state_dict_pre_hook(hook)  # type: ignore[no-untyped-call]
 
+    def begins(self) -> None:
+        """Note that a step begins."""
+        if self._left is not None:
+            self._between.add(self._state().since(self._left))
+
     def made(self, *, traced: bool) -> None:
         """Note that a step was made."""
-        self._left = None if traced else self._state()
+        self._left, self._traced, self._written = self._state(), traced, False
         self._arrays = {}
 
-    def arrays(self) -> dict[str, Tensor]:
-        """Return the arrays `end/...` of a `Trace`; none where a traced step is the last, or ranks hold parts."""
+    def seen(self) -> tuple[dict[str, Tensor], bool]:
+        """Return the arrays `end/...` of a `Trace`, and whether the loop wrote into the weights as between no steps.
+
+        None where a traced step is the last, or ranks hold parts.
+        """
         self._look()
-        return self._arrays
+        return self._arrays, self._written
 
     def close(self) -> None:
         """Remove the hook."""
         self._handle.remove()
 
-    def _state(self) -> tuple[object, ...]:
-        """Return what changes where the loop writes into the weights, or puts others in their place: of one for all."""
+    def _state(self) -> "_State":
         where = 0 if is_dtensor(self._one) else self._one.data_ptr()
-        return self._one._version, where, self._one.dtype
+        return _State(self._one._version, where, self._one.dtype)
 
     def _look(self) -> None:
-        if self._left is None or self._arrays or self._left != self._state() or self._structure.changed():
+        left, self._left = self._left, None
+        if left is None or self._structure.changed():
+            return
+        written = self._state().since(left) not in self._between
+        if ranks.rank() or (self._traced and not written):
             return
         weights = [parameter.detach() for parameter in self._model.parameters()]
         if any(weight.is_meta or is_dtensor(weight) for weight in weights):
@@ -56,4 +74,26 @@ class End:
             snapshot.record("end", weights)
         except RuntimeError:  # the loop has freed their memory
             return
-        self._arrays = {END + name: snapshot[END + name] for name in ("sketch", "digest")}
+        self._arrays, self._written = {END + name: snapshot[END + name] for name in ("sketch", "digest")}, written
+
+
+class _Change(NamedTuple):
+    """What has happened to a tensor: how often it was written into, and whether another one has taken its place."""
+
+    writes: int
+    moved: bool
+
+
+_UNTOUCHED = _Change(0, moved=False)
+
+
+class _State(NamedTuple):
+    """What changes where a loop writes into the weights, or puts others in their place: of one for all."""
+
+    version: int
+    where: int
+    dtype: torch.dtype
+
+    def since(self, earlier: "_State") -> _Change:
+        """Return what has happened since an earlier state."""
+        return _Change(self.version - earlier.version, moved=self[1:] != earlier[1:])

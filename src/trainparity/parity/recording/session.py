@@ -121,10 +121,11 @@ class Session:
         sent = reduced_in(self.watch.wrapped)
         if sent and sent.unit_roundoff > computes.unit_roundoff:
             computes = NumberFormat(f"{computes.name} reduced in {sent.name}", sent.unit_roundoff)
-        arrays |= self.watch.end_of_run.arrays()
+        end, written = self.watch.end_of_run.seen()
         layout = Layout(
             steps=self._steps,
             made=self._made,
+            written=written,
             window=self._plan.window,
             precision=computes.name,
             unit_roundoff=computes.unit_roundoff,
@@ -135,7 +136,7 @@ class Session:
             environment=conditions(self.watch.model) | ({REDUCTION: sent.name} if sent else {}),
             **(self._facts or self.watch.facts()),
         )
-        return Trace(layout, arrays)
+        return Trace(layout, arrays | end)
 
     def _noise(self, step: int) -> Noise | None:
         if not self._plan.twin or is_cut(self.watch.model):

@@ -30,6 +30,8 @@ class Layout(Record):
     """The T optimizer steps that are traced, from 0."""
     made: int = 0
     """How many steps were made; 0: an earlier version has not written it."""
+    written: bool = False
+    """Whether, after the last step, the loop wrote into the weights as it did between no steps."""
     window: int
     """Steps between restarts from the reference's state; 0 if there are none."""
     precision: str

@@ -195,6 +195,7 @@ class StepWatch:
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """Look at what the update starts from; return the step's arguments with the closure, if any, watched."""
         self.clipping.updated = True
+        self.end_of_run.begins()
         if not self._active or (optimizer is not None and is_inside_own_step(optimizer)):
             return None
         if self.structure.changed() or (again := self._meet(Place.UPDATE)) is None:
