@@ -1,5 +1,6 @@
 """What `trainparity compare` says of folders that hold no complete run, and of runs that go on beyond their twins."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,7 +103,7 @@ def test_a_command_that_failed_is_named_beside_the_verdict_on_its_steps(tmp_path
     assert found.verdict == "different"
     assert (found.reason or "").startswith("B failed with exit code 3 after 1 steps; ")
     assert compare_in_detail(tmp_path / "b", tmp_path / "b")[0].reason
-    assert compare_folders(tmp_path / "a", tmp_path / "a").reason is None
+    assert compare_folders(tmp_path / "a", shutil.copytree(tmp_path / "a", tmp_path / "c")).reason is None
 
 
 STOPS = """

@@ -1,5 +1,6 @@
 """What runs come to after the last traced step, and how many steps they make, are part of the verdict."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -139,34 +140,151 @@ def test_what_a_loop_does_to_weights_after_steps_hides_no_other_training(
     assert compared(reference, partial(train_and, does, 1, 12), tmp_path / "wrong").verdict == wrong
 
 
-def new_optimizer(first: int, other_rate_from: int, steps: int, folder: Path, twin: int) -> None:
-    """Train in two phases, the second with an optimizer that is not recorded."""
+def new_optimizer(
+    first: int, other_rate_from: int, steps: int, folder: Path, twin: int, *, head: bool = False, loads: bool = False
+) -> None:
+    """Train in two phases, the second with an optimizer that is not recorded, maybe of the head alone."""
     torch.manual_seed(0)
-    model = nn.Linear(4, 3)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
     draws = torch.Generator().manual_seed(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with trainparity.record(model, optimizer, folder, twin=twin):
         for step in range(steps):
+            if step == first and loads:
+                model.load_state_dict(model.state_dict())
             if step in (first, other_rate_from):
-                optimizer = torch.optim.SGD(model.parameters(), lr=0.2 if step == first else 0.5)
+                trained = model[1].parameters() if head else model.parameters()
+                optimizer = torch.optim.SGD(trained, lr=0.2 if step == first else 0.5)
             optimizer.zero_grad()
             model(torch.randn(16, 4, generator=draws)).square().mean().backward()
             optimizer.step()
 
 
+@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize("loads", [False, True])
 @pytest.mark.parametrize("first", [8, 12])
-def test_steps_of_a_new_optimizer_that_is_not_recorded_pass_for_no_equal_ones(first: int, tmp_path: Path) -> None:
+def test_steps_of_a_new_optimizer_that_is_not_recorded_pass_for_no_equal_ones(
+    first: int, loads: bool, head: bool, tmp_path: Path
+) -> None:
     """Whether the last step of the first one is traced or not."""
-    reference = partial(new_optimizer, first, -1, 20)
-    right, wrong = partial(new_optimizer, first, -1, 20), partial(new_optimizer, first, 15, 20)
-    assert compared(reference, right, tmp_path / "right").verdict == "bitwise"
-    verdict = compared(reference, wrong, tmp_path / "wrong")
+    run = partial(new_optimizer, head=head, loads=loads)
+    reference = partial(run, first, -1, 20)
+    assert compared(reference, reference, tmp_path / "right").verdict == "bitwise"
+    verdict = compared(reference, partial(run, first, 15, 20), tmp_path / "wrong")
     assert verdict.verdict == "cannot judge" and "`go_on_with`" in (verdict.advice or "")
+
+
+class Slowly(torch.optim.Optimizer):
+    """An optimizer around another one, as Lookahead (Zhang et al., 2019): every other step it halves the weights."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, inner.defaults)
+        self.inner, self.made = inner, 0
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:
+        self.inner.step()
+        self.made += 1
+        if self.made % 2 == 0:
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.mul_(0.5)
+
+
+def around(rate: float, recorded: str, folder: Path, twin: int) -> None:
+    """Train 20 steps with an optimizer that holds another one, of which either is recorded."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    outer = Slowly(inner)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, outer if recorded == "outer" else inner, folder, twin=twin):
+        for step in range(20):
+            if step == 19:
+                inner.param_groups[0]["lr"] = rate
+            inner.zero_grad()
+            model(torch.randn(16, 4, generator=draws)).square().mean().backward()
+            outer.step()
+
+
+@pytest.mark.parametrize("recorded", ["outer", "inner"])
+def test_steps_around_or_inside_of_recorded_ones_are_their_own(recorded: str, tmp_path: Path) -> None:
+    reference, wrong = (partial(around, rate, recorded) for rate in (0.1, 0.5))
+    assert compared(reference, reference, tmp_path / "right").verdict == "bitwise"
+    assert not Trace.load(tmp_path / "right/test").layout.written
+    assert compared(reference, wrong, tmp_path / "wrong").verdict == "different"
+
+
+def puts_back(model: nn.Module, made: int, steps: int) -> None:
+    """As a loop over folds does at each one's end: weights begin anew, in a way that no hook sees."""
+    if made == steps:
+        torch.manual_seed(0)
+        for parameter, first in zip(model.parameters(), nn.Linear(4, 3).parameters(), strict=True):
+            parameter.data.copy_(first.data)
+
+
+def draws_anew(model: nn.Module, made: int, steps: int) -> None:
+    if made == steps:
+        torch.manual_seed(1)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter)
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        (puts_back, "NOT compared: the steps after step 7, to step 19"),
+        (draws_anew, "compared by their ends alone: the steps after step 7, to step 19"),
+    ],
+)
+def test_equal_ends_that_loops_have_written_are_no_silent_proof(
+    does: Callable[[nn.Module, int, int], None], said: str, tmp_path: Path
+) -> None:
+    verdict = compared(partial(train_and, does, 1, -1), partial(train_and, does, 1, 12), tmp_path)
+    assert verdict.verdict == "bitwise" and said in (verdict.reason or "")
 
 
 def test_a_run_that_ends_with_its_last_traced_step_and_one_that_goes_on_are_told_apart(tmp_path: Path) -> None:
     reference, longer = partial(new_optimizer, 8, -1, 8), partial(new_optimizer, 8, -1, 20)
     assert compared(reference, longer, tmp_path).verdict == "cannot judge"
+
+
+def with_teacher(seed: int, moves: bool, parts: int, averages_to: int, folder: Path, twin: int) -> None:
+    """Train 12 steps in bf16, all traced, beside weights that no optimizer holds."""
+    torch.manual_seed(0)
+    student = nn.Linear(4, 16)
+    torch.manual_seed(seed)
+    teacher = nn.Linear(4, 16).requires_grad_(False)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.05)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
+        for step in range(12):
+            optimizer.zero_grad()
+            for samples in torch.randn(16, 4, generator=draws).chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16):
+                    output, target = student(samples).float(), teacher(samples).float()
+                (output.square().mean() + 1e-5 * (output - target).square().mean()).div(parts).backward()
+            optimizer.step()
+            if moves and step < averages_to:
+                with torch.no_grad():
+                    for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+                        ours.lerp_(theirs, 0.1)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_teacher_that_starts_from_other_weights_is_named_though_bf16_hides_it(moves: bool, tmp_path: Path) -> None:
+    """Where it never moves, it is none of the training, and what gradients do not show is nothing."""
+    reference, other = (partial(with_teacher, seed, moves, parts, 12) for seed, parts in ((1, 1), (2, 4)))
+    verdict = compared(reference, other, tmp_path)
+    assert verdict.verdict == ("different" if moves else "equivalent")
+    assert verdict.cause == ("weights-not-loaded" if moves else None)
+
+
+def test_what_a_loop_leaves_out_after_the_last_step_is_seen_where_all_are_traced(tmp_path: Path) -> None:
+    reference, other = (partial(with_teacher, 1, True, 1, averages_to) for averages_to in (12, 11))
+    verdict = compared(reference, other, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "unknown")
+    assert "agree in all 12 steps, and end with other weights" in (verdict.explanation or "")
 
 
 def test_a_recorder_that_is_open_is_named(tmp_path: Path) -> None:
@@ -211,5 +329,6 @@ def test_shards_are_left_out_where_their_ranks_have_parted(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     trace = Trace.load(tmp_path)
     assert trace.layout.made == 12 and len(trace.layout.steps) == 8 and "end/digest" not in trace.arrays
-    verdict = compare_folders(tmp_path, tmp_path)
+    other = shutil.copytree(tmp_path, tmp_path / "other")
+    verdict = compare_folders(tmp_path, other)
     assert verdict.verdict == "bitwise" and "NOT compared: the steps after step 7, to step 11" in (verdict.reason or "")

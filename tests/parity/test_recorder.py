@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,9 @@ def test_twins_are_found_beside_the_reference_and_calibrate_the_floor(tmp_path: 
     measured = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (measured.verdict, measured.calibrated, measured.exit_code) == ("equivalent", True, 0)
     assert (measured.distance_over_floor or 0) > 0.1
-    assert compare_folders(tmp_path / "a", tmp_path / "a").verdict == "bitwise"
+    itself = compare_folders(tmp_path / "a", tmp_path / "b/../a")
+    assert itself.verdict == "cannot judge" and "are one folder" in (itself.reason or "")
+    assert compare_folders(tmp_path / "a", shutil.copytree(tmp_path / "a", tmp_path / "c")).verdict == "bitwise"
 
 
 def test_the_environment_makes_a_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ def compare_folders(
     """Judge the run in `right` against the one in `left`; `left/twins/*` and `twins` measure the noise floor.
 
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
-    train gives `failed` or `skipped`. `names` are what the verdict calls them: their folders, unless told otherwise.
+    train gives `failed` or `skipped`, and one folder given twice `cannot judge`. `names` are what the verdict calls
+    them: their folders, unless told otherwise.
 
     Raises:
         ValueError: the margin is out of range.
@@ -82,11 +83,16 @@ def _together(found: Mapping[str, Verdict]) -> Verdict:
 
 
 def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
-    """Return a verdict with what `trainparity run` says of two commands.
+    """Return a verdict with what `trainparity run` says of two commands, or why the folders are not of two runs.
 
     One that failed has made no more steps than those that are judged; where optimizers of one were not recorded, what
     was recorded proves nothing of the rest.
     """
+    left, right = folders
+    if verdict.exit_code == 0 and left.samefile(right):
+        return verdict.unclear(
+            f"{left} and {right} are one folder: a run is the same training as itself; name the other"
+        )
     runs = {name: run for name, at in zip((verdict.left, verdict.right), folders, strict=True) if (run := _run_of(at))}
     unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
     if unseen and verdict.exit_code == 0:

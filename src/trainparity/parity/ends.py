@@ -36,16 +36,17 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     ends = [_end(trace) for trace in (left, right)]
     if ends[0] is None or ends[1] is None:
         return verdict.model_copy(update={"reason": _not_compared(left)})
+    runs = zip((verdict.left, verdict.right), (left, right), strict=True)
+    written = [name for name, trace in runs if trace.layout.written]
     if torch.equal(ends[0].digest, ends[1].digest):
-        return verdict
-    apart = _apart(ends[0], ends[1])
-    off = times(apart, _floor(left, twins, floor)).nan_to_num(INFINITE)  # of what is not finite nothing is known
+        return verdict.model_copy(update={"reason": _overwritten(left)}) if written else verdict
+    moved = _moved(left) | _moved(right)
+    off = times(_apart(ends[0], ends[1], moved), _floor(left, twins, floor, moved))
+    off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
         # Equal bits of traced steps are not those of all.
         return verdict.model_copy(update={"verdict": "equivalent", "weights": "equivalent"})
-    if writers := [name for name, trace in _named(verdict, left, right) if trace.layout.written]:
-        return _written(verdict, left, writers, off)
-    return _different(verdict, left, off)
+    return _written(verdict, left, written, off) if written else _different(verdict, left, right, off)
 
 
 class _End(NamedTuple):
@@ -59,36 +60,60 @@ class _End(NamedTuple):
 
 def _end(trace: Trace) -> _End | None:
     """Return how a run ends; None where that is not known, as where ranks hold parts of the weights."""
-    if "end/digest" in trace.arrays:
-        return _End(trace.arrays["end/sketch"], trace.arrays["end/digest"])
-    if trace.layout.steps[-1] < trace.layout.made - 1:
-        return None
-    return _End(trace.arrays["weight/sketch"][-1], trace.arrays["weight/digest"][-1])
+    if "end/digest" not in trace.arrays:
+        known = not _tail(trace)
+        return _End(trace.arrays["weight/sketch"][-1], trace.arrays["weight/digest"][-1]) if known else None
+    end = _End(trace.arrays["end/sketch"], trace.arrays["end/digest"])
+    # Those that the run began with are none that it has trained: the loop has put them back.
+    return None if _tail(trace) and not _moved(trace).any() else end
 
 
-def _named(verdict: Verdict, left: Trace, right: Trace) -> list[tuple[str, Trace]]:
-    return [(verdict.left, left), (verdict.right, right)]
+def _moved(trace: Trace) -> Tensor:
+    """Return which weights a run ends with that are not those that it began with: bool [P].
+
+    Others, as those of a frozen layer, are none of the training.
+    """
+    end = trace.arrays.get("end/sketch", trace.arrays["weight/sketch"][-1])
+    return (end != trace.arrays["start/sketch"][0]).any(1)
+
+
+def _tail(trace: Trace) -> str:
+    """Name the steps after the last one that is traced; empty: there are none."""
+    last, made = trace.layout.steps[-1], trace.layout.made
+    return f"the steps after step {last}, to step {made - 1}" if last < made - 1 else ""
 
 
 def _not_compared(left: Trace) -> str:
-    last, made = left.layout.steps[-1], left.layout.made
     return (
-        f"NOT compared: the steps after step {last}, to step {made - 1}, as no whole weights are there when the run "
-        "ends. With interval=1 all steps are compared"
+        f"NOT compared: {_tail(left)}: when the run ends, its trained weights are not there whole. "
+        "With interval=1 all steps are compared"
     )
 
 
-def _apart(one: _End, other: _End) -> Tensor:
-    """Return the relative L2 distance of the weights at the end: float64 [P + 1]."""
-    lengths, differ = (torch.linalg.vector_norm(of, dim=1)[None] for of in (one.sketch, one.sketch - other.sketch))
+def _overwritten(left: Trace) -> str | None:
+    """Say of equal ends that they may be what loops have written, if steps of the training are seen by nothing else."""
+    if not _tail(left):
+        return None
+    return (
+        f"compared by their ends alone: {_tail(left)}; and there the loops have written into the weights, as between "
+        "no steps. Close the Recorder before they do, or record with interval=1"
+    )
+
+
+def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
+    """Return the relative L2 distance of the weights at the end: float64 [P + 1]; zero where nothing moved."""
+    lengths, differ = (
+        torch.linalg.vector_norm(of, dim=1).masked_fill(~moved, 0.0)[None]
+        for of in (one.sketch, one.sketch - other.sketch)
+    )
     return ratio(with_all(differ), with_all(lengths))[0]
 
 
-def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor) -> Tensor:
+def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
     """Return how far right runs part until the end: float64 [P + 1]; without twins by the square of the steps."""
     traced, end = floor["weight"][-1], _end(reference)
     ends = [_end(twin) for twin in twins if twin.layout.made == reference.layout.made]
-    apart = [_apart(end, other) for other in ends if end and other]
+    apart = [_apart(end, other, moved) for other in ends if end and other]
     if not apart:
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)
@@ -96,33 +121,69 @@ def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor) -> Tensor:
 
 def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor) -> Verdict:
     """Return that the runs end apart, where what is after the last step need not be the training's."""
-    steps = left.layout.steps
-    unseen = f", nor of the steps after step {steps[-1]}" if steps[-1] < left.layout.made - 1 else ""
+    unseen = f", nor of {_tail(left)}" if _tail(left) else ""
     reason = (
-        f"{len(steps)} traced steps are {verdict.verdict}, and then the runs end with other weights "
-        f"({number(float(off.max()))} x the noise floor apart). After the last step that was recorded "
-        f"{' and '.join(writers)} wrote into the weights, as no step before: what a loop does there, or an optimizer "
-        f"that is not recorded, nothing can be said of{unseen}"
+        f"{len(left.layout.steps)} traced steps are {verdict.verdict}, and then the runs end with other weights "
+        f"({number(float(off.max()))} x the noise floor apart). After the last step that was recorded, weights of "
+        f"{' and '.join(writers)} were written, as between no steps before: by the loop, or by an optimizer that is "
+        f"not recorded. Nothing can be said of that{unseen}"
     )
     advice = "close the Recorder before the loop writes into the weights; tell it of a new optimizer by `go_on_with`"
     return verdict.unclear(reason, advice=advice)
 
 
-def _different(verdict: Verdict, left: Trace, off: Tensor) -> Verdict:
-    last, made = left.layout.steps[-1], left.layout.made
+def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor) -> Verdict:
     worst = int(off[:-1].argmax())
     tensor = f"weight {names(left, 'weight')[worst]}" if float(off[worst]) >= float(off[-1]) / 2 else f"weight {ALL}"
-    return verdict.model_copy(update={
+    made = left.layout.made - 1
+    found = {
         "verdict": "different",
         "weights": "different",
-        "step": made - 1,
+        "step": made,
         "tensor": tensor,
         "distance_over_floor": max(verdict.distance_over_floor or 0.0, float(off.max())),
-        "cause": "unknown",
-        "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made - 1}",
-        "explanation": f"the runs agree in all {len(left.layout.steps)} steps that were traced, the last of them step "
-        f"{last}, and end with other weights: they part in a step after it, or a loop writes into weights at its end",
-        "advice": "record all steps, or more of them (`interval=1`, `first=`), and the step and its cause are seen",
+        "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made}",
         "resolution": None,
         "resolutions": [],
-    })  # fmt: skip
+    }
+    return verdict.model_copy(update=found | (_of_other_start(left, right, worst) or _of_other_steps(left)))
+
+
+def _of_other_start(left: Trace, right: Trace, worst: int) -> dict[str, object] | None:
+    """Return the cause where the weight that is the furthest apart was so from the start, and no optimizer holds it."""
+    starts = [trace.arrays["start/sketch"][0, worst] for trace in (left, right)]
+    apart = float(ratio(torch.linalg.vector_norm(starts[0] - starts[1]), torch.linalg.vector_norm(starts[0])))
+    if apart <= _STARTS * left.layout.unit_roundoff or any(t.arrays["held"][:, worst].any() for t in (left, right)):
+        return None
+    name = names(left, "weight")[worst]
+    return {
+        "step": left.layout.steps[0],
+        "tensor": f"start {name}",
+        "cause": "weights-not-loaded",
+        "link": "start",
+        "explanation": f"{name}, which no optimizer holds and the loop moves, starts from other values, "
+        f"{number(apart)} apart; what it makes of gradients is within the noise floor",
+        "advice": "load the same checkpoint (or seed) into every parameter before training",
+    }
+
+
+_STARTS = 4
+"""Unit roundoffs beyond which weights that runs start from are others: they were not moved."""
+
+
+def _of_other_steps(left: Trace) -> dict[str, object]:
+    """Return what is said where the runs part in steps that were not traced, or after all of them."""
+    last, several = left.layout.steps[-1], len(left.layout.steps)
+    if _tail(left):
+        return {
+            "cause": "unknown",
+            "explanation": f"the runs agree in all {several} steps that were traced, the last of them step {last}, and "
+            "end with other weights: they part in a step after it, or a loop writes into weights at its end",
+            "advice": "record all steps, or more of them (`interval=1`, `first=`), and the step and its cause are seen",
+        }
+    return {
+        "cause": "unknown",
+        "explanation": f"the runs agree in all {several} steps, and end with other weights: a loop writes into weights "
+        "after its last step, as one that averages them",
+        "advice": "compare what both loops do to the weights after a step, as averaging, clamping or loading them",
+    }

@@ -12,14 +12,11 @@ from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.structure import Structure
+from trainparity.parity.recording.unrecorded import Unrecorded
 
 
 class End:
-    """Looks at the weights when a run ends, or before the loop loads others, as its best ones.
-
-    After a step that is traced only where the loop has gone on to write into them, as an optimizer does that is not
-    recorded.
-    """
+    """Looks at the weights when a run ends, or before the loop loads others, as its best ones."""
 
     def __init__(self, model: nn.Module, structure: Structure, sketch: Sketcher) -> None:
         self._model, self._structure, self._sketch = model, structure, sketch
@@ -28,53 +25,57 @@ class End:
         """What the last step has left, until it is looked at."""
         self._between = {_UNTOUCHED}
         """What the loop has done to the weights between two steps, as one that clamps them after each."""
-        self._traced = self._written = False
+        self._unrecorded = Unrecorded(model)
+        self._written = False
         self._arrays: dict[str, Tensor] = {}
         hook = Hook(lambda *_: self._look())
         self._handle = model.register_load_state_dict_pre_hook(hook)  # type: ignore[no-untyped-call]
 
     def begins(self) -> None:
         """Note that a step begins."""
+        self._unrecorded.begins()
         if self._left is not None:
             self._between.add(self._state().since(self._left))
 
-    def made(self, *, traced: bool) -> None:
+    def made(self) -> None:
         """Note that a step was made."""
-        self._left, self._traced, self._written = self._state(), traced, False
+        self._unrecorded.made()
+        self._left, self._written = self._state(), False
         self._arrays = {}
 
     def seen(self) -> tuple[dict[str, Tensor], bool]:
-        """Return the arrays `end/...` of a `Trace`, and whether the loop wrote into the weights as between no steps.
+        """Return the arrays `end/...` of a `Trace`, and whether something has written into the weights at the end.
 
-        None where a traced step is the last, or ranks hold parts.
+        A loop, as between no steps before, or an optimizer that is not recorded. The arrays are none where ranks hold
+        parts.
         """
         self._look()
         return self._arrays, self._written
 
     def close(self) -> None:
-        """Remove the hook."""
+        """Remove all hooks."""
         self._handle.remove()
+        self._unrecorded.close()
 
     def _state(self) -> "_State":
         where = 0 if is_dtensor(self._one) else self._one.data_ptr()
         return _State(self._one._version, where, self._one.dtype)
 
     def _look(self) -> None:
+        """Look, for the first time since the last step; again where there were further steps, which nobody records."""
         left, self._left = self._left, None
-        if left is None or self._structure.changed():
-            return
-        written = self._state().since(left) not in self._between
-        if ranks.rank() or (self._traced and not written):
+        if (left is None and not self._unrecorded.more) or ranks.rank() or self._structure.changed():
             return
         weights = [parameter.detach() for parameter in self._model.parameters()]
-        if any(weight.is_meta or is_dtensor(weight) for weight in weights):
+        if any(weight.is_meta or is_dtensor(weight) or not weight.numel() for weight in weights):
             return
         snapshot = Snapshot(self._sketch)
         try:
             snapshot.record("end", weights)
         except RuntimeError:  # the loop has freed their memory
             return
-        self._arrays, self._written = {END + name: snapshot[END + name] for name in ("sketch", "digest")}, written
+        self._arrays = {END + name: snapshot[END + name] for name in ("sketch", "digest")}
+        self._written = self._unrecorded.more or (left is not None and self._state().since(left) not in self._between)
 
 
 class _Change(NamedTuple):

@@ -97,7 +97,7 @@ class Session:
             sequence: Steps that all recorded optimizers made before this one; by default this one's own.
         """
         self._made, traced = self._step + 1, self._plan.traced(self._step)
-        self.watch.end_of_run.made(traced=traced)
+        self.watch.end_of_run.made()
         if not traced:
             return None
         arrays = self.watch.end()

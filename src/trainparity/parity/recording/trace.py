@@ -31,7 +31,7 @@ class Layout(Record):
     made: int = 0
     """How many steps were made; 0: an earlier version has not written it."""
     written: bool = False
-    """Whether, after the last step, the loop wrote into the weights as it did between no steps."""
+    """Whether, after the last step, the loop wrote into the weights as between no steps, or an unrecorded optimizer."""
     window: int
     """Steps between restarts from the reference's state; 0 if there are none."""
     precision: str
@@ -135,7 +135,7 @@ class Trace:
       samples and passes are the first evaluation's.
     - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned; `judged_elsewhere`: those
       whose output another recorded model is given, so that its weights are part of the loss.
-    - `end/sketch` [P, S], `end/digest` [P]: weights after the last step, where that is not traced and they are known.
+    - `end/sketch` [P, S], `end/digest` [P]: weights when the run ends, where they are known.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it

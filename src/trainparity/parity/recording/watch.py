@@ -32,6 +32,7 @@ from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.starts import record_start
 from trainparity.parity.recording.structure import Structure
+from trainparity.parity.recording.unrecorded import recorded
 from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
 
 
@@ -75,6 +76,7 @@ class StepWatch:
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = self.clipping.optimizer = optimizer
+        recorded(optimizer)
         self._holders = Holders(optimizer, self._parameters)
         self.around.watch(optimizer)
         if isinstance(optimizer, Joint):

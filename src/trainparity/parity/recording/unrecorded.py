@@ -1,0 +1,71 @@
+"""Steps of optimizers that are not recorded on a model that is, as of the one that a loop's second phase makes."""
+
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from trainparity.parity.recording.apart import unseen
+
+_RECORDED: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+"""Those that are recorded by anyone in this process, now or before."""
+
+
+def recorded(optimizer: torch.optim.Optimizer) -> None:
+    """Note that an optimizer's steps are recorded."""
+    for one in (optimizer, *getattr(optimizer, "members", ())):
+        _RECORDED.add(one)
+
+
+class Unrecorded:
+    """Counts, of one model, the steps of optimizers that nobody records since the last recorded one.
+
+    None that are made inside of a recorded step, or that make one, as an optimizer does that wraps another.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._recorded = self._since = self._usual = 0
+        self._inside = False
+        self._began: dict[int, int] = {}
+        """How many recorded steps there were when one began that is not, by its optimizer's identity."""
+        self._handles = (
+            register_optimizer_step_pre_hook(self._begins),
+            register_optimizer_step_post_hook(self._made),
+        )
+
+    @property
+    def more(self) -> bool:
+        """Whether there were more since the last recorded step than before any."""
+        return self._since > self._usual
+
+    def begins(self) -> None:
+        """Note that a recorded step begins."""
+        self._inside, self._usual = True, max(self._usual, self._since)
+
+    def made(self) -> None:
+        """Note that a recorded step was made."""
+        self._inside, self._since = False, 0
+        self._recorded += 1
+
+    def close(self) -> None:
+        """Count no more."""
+        for handle in self._handles:
+            handle.remove()
+
+    @unseen
+    def _begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer not in _RECORDED:
+            self._began[id(optimizer)] = self._recorded
+
+    @unseen
+    def _made(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        before = self._began.pop(id(optimizer), None)
+        if before == self._recorded and not self._inside and self._updates(optimizer):
+            self._since += 1
+
+    def _updates(self, optimizer: torch.optim.Optimizer) -> bool:
+        own = set(map(id, self._model.parameters()))
+        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
