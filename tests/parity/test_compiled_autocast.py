@@ -65,6 +65,43 @@ def test_a_fault_is_seen(how: str, tmp_path: Path) -> None:
     assert compared(partial(train, how, 1, False), partial(train, how, 1, True), tmp_path).verdict == "different"
 
 
+class Tables(nn.Module):
+    """As recommenders have them: more embeddings than products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(8, 16) for _ in range(4))
+        self.layers = nn.Sequential(nn.Linear(64, 32), nn.GELU(), nn.Linear(32, 10))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = [table(column) for table, column in zip(self.tables, numbers.unbind(1), strict=True)]
+            return self.layers(torch.cat(found, 1)).float()  # type: ignore[no-any-return]
+
+
+def train_tables(compiles: bool, parts: int, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model: Any = Tables()
+    called = torch.compile(model, backend="eager") if compiles else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(called, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            numbers = torch.randint(8, (16, 4), generator=draws)
+            for some, wanted in zip(numbers.chunk(parts), LABELS.chunk(parts), strict=True):
+                (cross_entropy(called(some), wanted) / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_embeddings_hide_no_format(compiles: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(train_tables, compiles, 1), partial(train_tables, True, 4), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+    assert Trace.load(tmp_path / "test").layout.precision == "bf16"
+
+
 def test_few_numbers_and_full_ones_show_no_format() -> None:
     draws = torch.Generator().manual_seed(0)
     full, few = torch.randn(32, 32, generator=draws), torch.randint(9, (32, 32), generator=draws).float()

@@ -198,3 +198,23 @@ def test_parameters_that_are_clipped_by_norms_of_their_own_are_named(swapped: bo
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def in_hooks(limit: float, make: Make, model: nn.Module) -> torch.optim.Optimizer:
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient: gradient.clamp(-limit, limit))
+    return make(model)
+
+
+def by_value(limit: float, model: nn.Module) -> None:
+    nn.utils.clip_grad_value_(model.parameters(), limit)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_hooks_that_clip_each_number_apply_what_the_function_does(coarse: bool, tmp_path: Path) -> None:
+    def hooked(limit: float, folder: Path, twin: int) -> None:
+        train(lambda model: None, 1, coarse, folder, twin, make=partial(in_hooks, limit, momentum))
+
+    reference = partial(train, partial(by_value, 0.01), 1, coarse)
+    assert compared(reference, partial(hooked, 0.01), tmp_path / "right").verdict in ("bitwise", "equivalent")
+    assert compared(reference, partial(hooked, 0.02), tmp_path / "wrong").verdict == "different"

@@ -193,8 +193,17 @@ def test_what_is_no_file_is_written_into_and_stays(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
         write_text(Path(f"/dev/fd/{file.fileno()}"), "answer")
     assert (tmp_path / "file").read_text() == "answer"
-    assert base._is_no_file(Path("/dev/null")) and base._is_no_file(Path("/dev/stdout"))
-    assert not base._is_no_file(tmp_path / "file") and not base._is_no_file(tmp_path / "none")
+    (tmp_path / "leads to it").symlink_to("/dev/stdout")
+    (tmp_path / "leads to itself").symlink_to("leads to itself")
+    assert all(map(base.is_stream, (Path("/dev/null"), Path("/dev/stdout"), tmp_path / "leads to it")))
+    assert not any(base.is_stream(tmp_path / name) for name in ("file", "none", "leads to itself"))
+
+
+def test_a_link_to_a_file_stays_and_the_file_is_written(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to("file")
+    write_text(link, "answer")
+    assert link.is_symlink() and file.read_text() == "answer"
 
 
 def test_what_is_no_text_is_written_as_its_code(tmp_path: Path) -> None:

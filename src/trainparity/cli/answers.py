@@ -11,7 +11,7 @@ import typer
 
 from trainparity.errors import UserError
 from trainparity.printable import printable
-from trainparity.records.base import write_text
+from trainparity.records.base import is_stream, write_text
 
 STDOUT = Path("-")
 """Stands for standard output, where the answer then takes the place of the table."""
@@ -78,7 +78,7 @@ def require_places(named: Mapping[str, object]) -> None:
             continue
         if path == STDOUT and name == "html_path":
             raise UserError("--html -: a page is not for the terminal; name a file")
-        place = path if path == STDOUT else path.absolute()
+        place = path if path == STDOUT or is_stream(path) else path.resolve()
         if place in places:
             raise UserError(f"{places[place]} and {option} both go to {path}: give each a place of its own")
         places[place] = option
@@ -95,8 +95,8 @@ def remove_earlier(named: Mapping[str, object]) -> None:
     """
     for name in ("json_path", "markdown_path", "html_path"):
         path = named.get(name)
-        if isinstance(path, Path) and path != STDOUT and path.is_file():
-            path.unlink()
+        if isinstance(path, Path) and path != STDOUT and not is_stream(path) and path.is_file():
+            path.resolve().unlink()
 
 
 def _unwritable(path: Path) -> str | None:

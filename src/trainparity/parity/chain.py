@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainparity.parity.comparable_rows import called_otherwise, comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, is_of_sums
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, is_of_sums, module_of
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
@@ -174,11 +174,20 @@ def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
     """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
     if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
         return []
-    if difference.distance("start") or _first_other_bits(values.names, values.apart(values.names, 0.0)) is None:
+    first = _first_other_bits(values.names, values.apart(values.names, 0.0))
+    if difference.distance("start") or first is None:
         return []
     numbers = difference.left.numbers(difference.row)
     many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
-    return values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
+    further = values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
+    if first in further or first not in many or _has_weights(difference, first):
+        return further
+    # What a module without weights returns of the same bits was rounded there alone.
+    return [*values.apart([first], _OF_ONE_FUNCTION * difference.left.layout.unit_roundoff), *further]
+
+
+def _has_weights(difference: "Difference", activation: str) -> bool:
+    return any(name.startswith(f"{module_of(activation)}.") for name in difference.left.layout.parameters)
 
 
 def _first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:
@@ -218,6 +227,10 @@ _OTHER_ARITHMETIC = 1.5
 """Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand
 against fused: normalisation, activations, attention, rotary embeddings and sums of products lie at up to 0.8 floors of
 that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x sigmoid(1.7 x) as GELU at 1.6 and more."""
+
+_OF_ONE_FUNCTION = 2
+"""Unit roundoffs that what one function returns may be apart for another form of it; one rounding makes 0.4, a
+leaky slope of 0.01 2.5."""
 
 _MANY = 64
 """Numbers from which on the distance of an activation is no matter of chance."""

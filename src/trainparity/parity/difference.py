@@ -114,7 +114,8 @@ class Difference:
         others = [not self.is_running_statistic(name) for name in self.left.layout.buffers]
         seen = off[:, :-1][:, others].any(1)
         later = replace(self, row=self.row + 1)
-        return bool(seen[-1] and not seen[:-1].any()) and later.stage in ("gradient", "update")
+        parts = later.stage in ("gradient", "update") or later.passes_part
+        return bool(seen[-1] and not seen[:-1].any()) and parts
 
     def is_running_statistic(self, buffer: str) -> bool:
         """Tell whether a buffer, by its name, is one of BatchNorm's, or of a normalisation like it."""

@@ -45,7 +45,9 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
         # Equal bits of traced steps are not those of all.
-        return verdict.model_copy(update={"verdict": "equivalent", "weights": "equivalent"})
+        known = max(verdict.distance_over_floor or 0.0, float(off.max()))
+        same = {"verdict": "equivalent", "weights": "equivalent", "distance_over_floor": known}
+        return verdict.model_copy(update=same)
     return _written(verdict, left, written, off) if written else _different(verdict, left, right, off)
 
 

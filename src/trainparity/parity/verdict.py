@@ -108,7 +108,7 @@ def judge_traces(
     if rows:
         difference = Difference(left, right, floor, margin, min(rows), names)
         before = replace(difference, row=max(0, difference.row - 1))
-        if difference.row not in apart + facts and before.fed_by_buffers:
+        if difference.row not in apart and not _is_exact(difference) and before.fed_by_buffers:
             difference = before
         if undecided := line_search_parts(difference):
             return verdict.unclear(undecided)
@@ -168,8 +168,12 @@ def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> li
     """
     first = Difference(left, right, floor, margin, row=0)
     steps = [replace(first, row=row) for row in range(len(left.layout.steps))]
-    parts = (s.passes_part or s.made_otherwise or any(rule.differs(s) for rule in FACTS if rule.differs) for s in steps)
-    return [s.row for s, differs in zip(steps, parts, strict=True) if differs]
+    return [step.row for step in steps if step.passes_part or _is_exact(step)]
+
+
+def _is_exact(difference: Difference) -> bool:
+    """Tell whether something that is recorded exactly differs, or what the optimizer's own arithmetic has made."""
+    return bool(difference.made_otherwise) or any(rule.differs(difference) for rule in FACTS if rule.differs)
 
 
 def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Outcome = "cannot judge") -> Verdict:

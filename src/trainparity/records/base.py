@@ -129,22 +129,30 @@ def write_text(path: Path, text: str) -> None:
 
     What is no text, as a file name's byte that is no UTF-8, is written as `\udcff`.
     """
-    if _is_no_file(path):
+    if is_stream(path):
         with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
         return
-    with replacing(path) as unfinished:
+    with replacing(path.resolve()) as unfinished:  # of a link the file that it leads to
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def _is_no_file(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
     """Tell whether a path is a device, a pipe or a name of an open file: root could put a file in its place."""
-    if path.absolute().parent in _NAMES_OF_STREAMS:
-        return True
+    led = path.absolute()
+    for _ in range(_MOST_LINKS):
+        if led.parent in _NAMES_OF_STREAMS:
+            return True
+        if not led.is_symlink():
+            break
+        led = led.parent / led.readlink()
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 _NAMES_OF_STREAMS = {Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")}
+
+_MOST_LINKS = 8
+"""Links that are followed to one another; further ones lead to no stream."""
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.optim import PostLocalSGDOptimizer
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
+from trainparity.parity.recording.facts import settings_by_parameter
 from trainparity.parity.recording.unwrap import reshard, unwrap_optimizer
 
 
@@ -36,3 +37,14 @@ def test_an_optimizer_without_hooks_of_its_own_is_the_one_inside(mesh: DeviceMes
     inside = torch.optim.SGD(nn.Linear(2, 1).parameters())
     outside = PostLocalSGDOptimizer(inside, PeriodicModelAverager(period=4, warmup_steps=100))
     assert unwrap_optimizer(outside) is inside
+
+
+def test_the_options_of_a_sharded_optimizers_groups_are_those_of_the_one_inside(mesh: DeviceMesh) -> None:
+    """It knows of defaults those alone that it was given."""
+    model = nn.Linear(2, 1)
+    groups: list[dict[str, object]] = [
+        {"params": [model.weight], "weight_decay": 0.1}, {"params": [model.bias], "weight_decay": 0.0}
+    ]  # fmt: skip
+    sharded = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, lr=1e-3)
+    found = settings_by_parameter(sharded, list(model.parameters()))
+    assert found["weight_decay"].tolist() == [0.1, 0.0]

@@ -10,6 +10,7 @@ from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
     adds_up,
+    other_losses,
     outputs_agree,
     own_gradients_agree,
     same_cut,
@@ -159,7 +160,7 @@ def _is_scaled_inside(difference: Difference) -> bool:
 def scaled_inside(difference: Difference) -> Finding | None:
     """A factor inside of the model, which weights that are still zero hide in its outputs."""
     found = inner_factors(difference)
-    if not found:
+    if not found or other_losses(difference):
         return None
     first = next(reversed(found))
     return Finding(

@@ -90,6 +90,8 @@ def _in_every_parameter(difference: Difference, factor: float) -> bool:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
+    if chain.judged and _is(factor, chain.factor) and other_loss(difference, factor):
+        return False  # a preference's steeper sigmoid, where the policy is its own reference still
     counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
     if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
         return False
@@ -138,7 +140,7 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
-    if other_loss(difference, chain.factor) and not _guess(difference, chain.factor):
+    if other_loss(difference, chain.factor):
         return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "

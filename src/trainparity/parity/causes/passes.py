@@ -59,6 +59,12 @@ def loss_times(difference: Difference, factor: float) -> bool:
     return ratio is not None and abs(ratio / factor - 1) < _SAME_LOSS
 
 
+def other_losses(difference: Difference) -> bool:
+    """Tell whether the loss is known to have another value, by more than rounding makes of one of the same outputs."""
+    ratio = _of_losses(difference)
+    return ratio is not None and abs(ratio - 1) > _SAME_LOSS
+
+
 def _of_losses(difference: Difference) -> float | None:
     values = difference.pair("rank/loss")
     if values is None or not all(value.isfinite().all() and value.mean() for value in values):

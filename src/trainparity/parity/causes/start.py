@@ -105,9 +105,9 @@ def _moved(trace: Trace, row: int) -> Tensor:
 
 
 def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
-    """Return a run, and by how much weights change there between two steps, beyond rounding, that do not in the other.
+    """Return a run, and by how much weights change there between two steps, and never do in the other: not by rounding.
 
-    Without such a run there are none.
+    Without such a run there are none. Where a loop cuts weights off at a limit, rounding chooses the step.
     """
     row, layout = difference.row, difference.left.layout
     if not difference.goes_on:
@@ -116,12 +116,21 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     stored = [list(trace.layout.stored().values()) for trace in difference.traces]
     rounding = 16 * torch.tensor(stored, dtype=torch.float64).amax(0)
     held = torch.stack([trace.arrays["held"][row - 1 : row + 1].all(0) for trace in difference.traces]).all(0)
-    for in_left, here, there in ((True, left, right), (False, right, left)):
-        alone = ((here > rounding) & (there == 0) & held).tolist()
+    never = [_never_moved(trace) for trace in difference.traces]
+    for in_left, here, still in ((True, left, never[1]), (False, right, never[0])):
+        alone = ((here > rounding) & still & held).tolist()
         every = zip(layout.parameters, alone, here.tolist(), strict=True)
         if found := {name: by for name, changes, by in every if changes}:
             return difference.who(in_left), found
     return "", {}
+
+
+def _never_moved(trace: Trace) -> Tensor:
+    """Return the weights that change between no two steps that are traced one after the other: bool [P]."""
+    steps = torch.tensor(trace.layout.steps)
+    next_ones = ((steps[1:] - steps[:-1]) == 1)[:, None]
+    changed = (trace.arrays["start/sketch"][1:] != trace.arrays["weight/sketch"][:-1]).any(2)
+    return ~(changed & next_ones).any(0)
 
 
 def _moved_in_one_run(difference: Difference) -> bool:

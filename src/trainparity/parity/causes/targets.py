@@ -1,8 +1,9 @@
 """The same outputs are given another gradient, or another value, by the loss."""
 
+from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, other_loss, outputs_agree, same_cut, without_gradient
+from trainparity.parity.causes.passes import EQUAL, other_loss, other_losses, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -112,7 +113,8 @@ def other_value(difference: Difference) -> Finding | None:
     noise = difference.noise("gradient") * (0.25 if is_coarse(difference.left.layout) else 4.0)
     apart = abs(values[1] - values[0]) / max(map(abs, values))
     beyond = apart > noise + 16 * max(difference.left.layout.stored().values())
-    if not (beyond or (difference.passes_part and difference.other_loss_of_same_bits)):
+    of_same_bits = (difference.passes_part and difference.other_loss_of_same_bits) or bool(inner_factors(difference))
+    if not (beyond or (of_same_bits and other_losses(difference))):
         return None
     off = [name for name in chain.backward if not name.startswith(INPUT)]
     inside = "a term of it takes what lies inside of the model"

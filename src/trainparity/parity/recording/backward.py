@@ -62,6 +62,8 @@ class BackwardHooks:
         self._handles: list[Any] = []
         self.active = False
         self.arriving = ArrivingGradients()
+        embeddings = (part for part in model.modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
+        self._embeddings = {id(part.weight) for part in embeddings}  # of no product: sums of more digits
         parameters = [parameter for parameter in model.parameters() if is_inexact(parameter)]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
@@ -126,7 +128,7 @@ class BackwardHooks:
             if parameter.grad is not None and id(parameter) in self._counted:
                 self._passes[-1].square += norm(parameter.grad) ** 2
             self._passes[-1].sketch += sign * self._sketch(gradient)
-        if self._first:
+        if self._first and id(parameter) not in self._embeddings:
             self.arriving.see(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
 

@@ -94,7 +94,10 @@ _NOTES = {"params", "initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum",
 
 def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[str, Any]:
     """Return a group's options: what the optimizer has a default for, or all where it has none, as Muon with Adam."""
-    known = optimizer.defaults.keys() | {"lr"} if optimizer.defaults else group.keys() - _NOTES
+    defaults = (
+        optimizer.defaults | own_part(optimizer).defaults
+    )  # of a sharded one those of the options alone that it got
+    known = defaults.keys() | {"lr"} if defaults else group.keys() - _NOTES
     return {key: value for key, value in group.items() if key in known}
 
 

@@ -16,6 +16,7 @@ from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.hooks import AroundCompiled, Hook
 from trainparity.parity.recording.identity import Samples
+from trainparity.parity.recording.kinds import is_fsdp
 from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
@@ -80,7 +81,10 @@ class ForwardHooks:
     def _attach_to(self, called: Sequence[nn.Module]) -> None:
         """Look at what the loop gives to some modules, and gets from them."""
         for module in called:
-            self._handles.append(module.register_forward_pre_hook(Hook(self._enter), with_kwargs=True))
+            looks = Hook(self._enter)
+            # Before FSDP2, which may cast what the loop gives.
+            handle = module.register_forward_pre_hook(looks, with_kwargs=True, prepend=is_fsdp(module))
+            self._handles.append(handle)
             self._handles.append(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
 
     @property

@@ -60,7 +60,7 @@ class ArrivingGradients:
 
     @property
     def format(self) -> NumberFormat | None:
-        """That format, where most matrices' gradients show it in each step; an embedding's are sums of more digits."""
+        """That format, where most matrices' gradients show it in each step."""
         half = [[found for found in of_step if found] for of_step in self._formats]
         shown = all(2 * len(found) > len(of_step) for found, of_step in zip(half, self._formats, strict=True))
         return half[-1][0] if half and shown else None
