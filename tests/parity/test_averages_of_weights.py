@@ -112,3 +112,30 @@ def test_an_averaged_model_of_pytorch_is_followed(tmp_path: Path) -> None:
     verdict = compared(partial(averaged, 0.99), partial(averaged, 0.98), tmp_path)
     assert (verdict.cause, verdict.step) == ("weights-not-loaded", 2), verdict.explanation  # the first is a copy
     assert verdict.evidence["parts"] == pytest.approx([0.01, 0.02], rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e-3])
+@pytest.mark.parametrize("momentum", [0.9, 0.999, 0.9999])
+def test_a_sum_that_rounds_one_way_is_no_other_average(momentum: float, rate: float, tmp_path: Path) -> None:
+    """Where weights hardly move, or are frozen, or begin at zero: `m * a + (1 - m) * p` and `lerp` end otherwise."""
+
+    def averaged(sums: bool, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 10))
+        model[0].requires_grad_(False)
+        nn.init.zeros_(model[2].weight)
+        mean = copy.deepcopy(model).requires_grad_(False)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate, weight_decay=0.1)
+        with trainparity.record(nn.ModuleList([model, mean]), optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(20, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                cross_entropy(model(batch), LABELS).backward()
+                optimizer.step()
+                with torch.no_grad():
+                    for ours, theirs in zip(mean.parameters(), model.parameters(), strict=True):
+                        ours.copy_(momentum * ours + (1 - momentum) * theirs) if sums else ours.lerp_(
+                            theirs, 1 - momentum
+                        )
+
+    verdict = compared(partial(averaged, False), partial(averaged, True), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

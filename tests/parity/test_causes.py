@@ -137,7 +137,7 @@ BOOK = {**COARSE, "layout": COARSE["layout"] | CENTRE["layout"]}
 COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
-GIVEN_THE_SAME = {"activation_gradient__sketch": GIVEN_BACK}
+GIVEN_THE_SAME = {"activation_gradient__sketch": GIVEN_BACK, "rank__loss": torch.ones(T, 1, dtype=torch.float64)}
 GIVEN = drawn(21, shape=[T, 1, 2, SKETCH])
 SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, dtype=torch.float64)}
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
@@ -626,7 +626,7 @@ def test_a_factor_that_one_small_gradient_does_not_take_is_none_of_the_loss() ->
     """A temperature's gradient is little beside the others', and another one tells that the loss is not scaled."""
 
     def small(factor: float, step: int, found: dict[str, Any]) -> dict[str, Any]:
-        return {name: g * (1e-9 * factor if name == "a.bias" else 1.0) for name, g in found.items()}
+        return {name: g * (1e-9 * factor if name == "b.weight" else 1.0) for name, g in found.items()}
 
     for factor, is_scaled in ((1.0, True), (2.0, False)):
         halved = {"weights": (0.5,), "gradients": partial(small, factor)}

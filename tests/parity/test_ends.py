@@ -287,6 +287,13 @@ def test_what_a_loop_leaves_out_after_the_last_step_is_seen_where_all_are_traced
     assert "agree in all 12 steps, and end with other weights" in (verdict.explanation or "")
 
 
+def test_weights_that_are_not_finite_at_the_end_pass_for_no_equal_ones(tmp_path: Path) -> None:
+    """NaN has the same bits whatever it was made of."""
+    broken = partial(train, 30, 20, 1, float("nan"))
+    verdict = compared(broken, partial(train, 30, -1, 1, float("nan")), tmp_path)
+    assert verdict.verdict == "cannot judge" and "not finite any more" in (verdict.reason or "")
+
+
 def test_a_recorder_that_is_open_is_named(tmp_path: Path) -> None:
     """As in a notebook, which does not end before it compares."""
     model = nn.Linear(2, 1)

@@ -20,7 +20,7 @@ class ByHand(nn.Module):
         return 0.5 * given * (1.0 + torch.erf(given / 2**0.5))
 
 
-def train(make: Callable[[], nn.Module], norm: bool, folder: Path, twin: int) -> None:
+def train(make: Callable[[], nn.Module], norm: bool, folder: Path, twin: int, *, parts: int = 1) -> None:
     torch.manual_seed(0)
     between = nn.LayerNorm(64) if norm else nn.Identity()
     model = nn.Sequential(nn.Linear(8, 64), between, make(), nn.Linear(64, 10))
@@ -29,9 +29,11 @@ def train(make: Callable[[], nn.Module], norm: bool, folder: Path, twin: int) ->
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
             optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
-                outputs = model(torch.randn(16, 8, generator=draws))
-            cross_entropy(outputs.float(), LABELS).backward()
+            batch = torch.randn(16, 8, generator=draws)
+            for samples, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(samples)
+                (cross_entropy(outputs.float(), labels) / parts).backward()
             optimizer.step()
 
 
@@ -47,3 +49,22 @@ def test_a_leak_of_a_hundredth_is_seen(norm: bool, tmp_path: Path) -> None:
 def test_another_form_of_one_function_is_not(other: Callable[[], nn.Module], norm: bool, tmp_path: Path) -> None:
     verdict = compared(partial(train, nn.GELU, norm), partial(train, other, norm), tmp_path)
     assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
+
+
+class Attenuated(nn.Sequential):
+    """A residual that is nine tenths as large."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+        self.factor = factor
+
+    def forward(self, given: Tensor) -> Tensor:
+        return self.factor * given + super().forward(given)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_what_forward_makes_otherwise_is_no_matter_of_backward_in_another_cut(parts: int, tmp_path: Path) -> None:
+    """Where outputs agree within the margin of bf16, and are beyond the floor itself."""
+    reference, other = (partial(train, partial(Attenuated, factor), True) for factor in (1.0, 0.85))
+    verdict = compared(reference, partial(other, parts=parts), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

@@ -180,3 +180,30 @@ def test_micro_batches_that_are_padded_each_to_its_longest_sequence(
     runs = partial(_train_masked, 1, "", dtype), partial(_train_masked, 4, fault, dtype)
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different" if fault else "equivalent", cause), verdict.explanation
+
+
+def train_texts(seed: int, steps: int, dtype: torch.dtype, folder: Path, twin: int) -> None:
+    """Train on a part of one epoch of padded texts, in an order of a seed."""
+    torch.manual_seed(0)
+    model = Classifier()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    lengths = torch.randint(3, 10, (96, 1), generator=draws)
+    texts = torch.randint(1, 20, (96, 9), generator=draws) * (torch.arange(9) < lengths)
+    labels = torch.randint(5, (96,), generator=draws)
+    order = torch.randperm(96, generator=torch.Generator().manual_seed(seed))
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for chosen in order.split(8)[:steps]:
+            tokens = texts[chosen]
+            with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                scores = model(input_ids=tokens, attention_mask=(tokens > 0).long())
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(scores.float(), labels[chosen]).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_another_order_of_padded_texts_is_one_of_samples(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Other texts have other numbers of tokens, which is no other padding."""
+    verdict = compared(partial(train_texts, 0, 8, dtype), partial(train_texts, 1, 8, dtype), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "samples", 0), verdict.explanation

@@ -122,7 +122,7 @@ def trace(
             "rank/missing": torch.zeros(ranks, len(SHAPES), dtype=torch.bool),
             "rank/random_state": torch.full((ranks,), step), "rank/drew": torch.zeros(ranks, dtype=torch.int64),
             "rank/backwards": torch.full((ranks,), parts), "rank/reached": torch.full((ranks,), parts),
-            "rank/loss": torch.ones(ranks, dtype=torch.float64),
+            "rank/loss": torch.full((ranks,), scale, dtype=torch.float64),
             "rank/held": torch.tensor([[0.0] + [1.0] * (parts - 1)] * ranks, dtype=torch.float64),
             "rank/micro": micro.expand(ranks, -1, -1).clone(),
             "rank/given": torch.zeros(ranks, parts, SKETCH, dtype=torch.float64),

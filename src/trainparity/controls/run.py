@@ -6,8 +6,9 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -60,9 +61,21 @@ def run_controls(
     return [_count(control, [verdict for trial, verdict in judged if trial[0] is control]) for control in controls]
 
 
-def _processes() -> ProcessPoolExecutor:
-    """Return processes that start as fresh interpreters: a fork of one that has used torch may hang."""
-    return ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), partial(torch.set_num_threads, 1))
+@contextmanager
+def _processes() -> Iterator[ProcessPoolExecutor]:
+    """Yield processes that start as fresh interpreters: a fork of one that has used torch may hang.
+
+    They end at once where this process is stopped: the pool would wait for what they train.
+    """
+    start = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(usable_cores(), start, partial(torch.set_num_threads, 1)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
 
 
 def _run(folder: Path, loop: type[Loop], model: str, seed: int) -> Path:

@@ -36,6 +36,11 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     ends = [_end(trace) for trace in (left, right)]
     if ends[0] is None or ends[1] is None:
         return verdict.model_copy(update={"reason": _not_compared(left)})
+    if not all(bool(end.sketch.isfinite().all()) for end in ends if end):
+        reason = (
+            f"{verdict.steps_compared} traced steps are {verdict.verdict}, and then weights are not finite any more"
+        )
+        return verdict.unclear(reason, advice="record all steps (`interval=1`) to see where that begins")
     runs = zip((verdict.left, verdict.right), (left, right), strict=True)
     written = [name for name, trace in runs if trace.layout.written]
     if torch.equal(ends[0].digest, ends[1].digest):
@@ -113,12 +118,19 @@ def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
 
 def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
     """Return how far right runs part until the end: float64 [P + 1]; without twins by the square of the steps."""
-    traced, end = floor["weight"][-1], _end(reference)
+    traced, end = torch.maximum(floor["weight"][-1], _of_averages(reference)), _end(reference)
     ends = [_end(twin) for twin in twins if twin.layout.made == reference.layout.made]
     apart = [_apart(end, other, moved) for other in ends if end and other]
     if not apart:
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)
+
+
+def _of_averages(reference: Trace) -> Tensor:
+    """Return how far averages of weights may drift that no optimizer holds: a sum may round one way in each step."""
+    unheld = ~reference.arrays["held"].any(0)
+    drift = torch.tensor(list(reference.layout.stored().values()), dtype=torch.float64) * reference.layout.made / 4
+    return torch.nn.functional.pad(torch.where(unheld, drift, 0.0), (0, 1))
 
 
 def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor) -> Verdict:

@@ -32,40 +32,57 @@ class _Move:
 
     part: float
     unsure: float
-    to: str = ""
 
 
-def _moves(difference: Difference, name: str) -> list[_Move]:
-    """Return what both runs, or as many as show it, do to weights that no optimizer holds."""
-    return [move for trace in difference.traces if (move := _move(trace, difference.row, name)) is not None]
+Moves = dict[str, _Move]
+"""By where to, all that explain how weights moved; `_STILL` alone where they did not."""
+
+_STILL = ""
 
 
-def _move(trace: Trace, row: int, name: str) -> _Move | None:
-    """Return how weights moved since the step before began; None where that is not towards others of their shape."""
+def _moves(trace: Trace, row: int, name: str) -> Moves:
+    """Return how weights moved since the step before began; none where that is not towards others of their shape."""
     names, shapes = list(trace.layout.parameters), trace.layout.parameters
     here = names.index(name)
     started, left = trace.arrays["start/sketch"], trace.arrays["weight/sketch"]
     moved = started[row, here] - started[row - 1, here]
     if not moved.any():
-        return _Move(0.0, 0.0)
+        return {_STILL: _Move(0.0, 0.0)}
     trained = (trace.arrays["held"][row - 1] & (left[row - 1] != started[row - 1]).any(1)).tolist()
     others = [place for place, is_ in enumerate(trained) if is_ and shapes[names[place]] == shapes[name]]
-    ends = torch.cat([left[row - 1, others], started[row - 1, others]])
+    # Before the step too, as the average of another optimizer's may be made there.
+    ends = torch.cat([started[row - 1, others], left[row - 1, others]])
     ways = ends - started[row - 1, here]
     parts = (ways @ moved) / ways.square().sum(1)
     beside = torch.linalg.vector_norm(moved - parts[:, None] * ways, dim=1) / torch.linalg.vector_norm(moved)
-    beside = torch.where(beside.isfinite(), beside, torch.inf)
-    if not len(beside) or float(beside.min()) > _BESIDE:
-        return None
-    nearest = int(beside.argmin())
-    part = float(parts[nearest])
-    return _Move(part, _ROUNDED * float(beside[nearest]) * abs(part), names[others[nearest % len(others)]])
+    # A sum rounds weights, however little they move; and the momentum itself, which shortens them all alike.
+    rounded = trace.layout.stored()[name] * torch.linalg.vector_norm(started[row - 1, here])
+    unsure = _ROUNDED * (beside * parts.abs() + rounded / torch.linalg.vector_norm(ways, dim=1))
+    found: Moves = {}
+    for place, (part, off, rounds) in enumerate(zip(parts.tolist(), beside.tolist(), unsure.tolist(), strict=True)):
+        if off <= _BESIDE:
+            found[names[others[place % len(others)]]] = _Move(part, rounds)
+    return found
 
 
-def _apart(difference: Difference) -> dict[str, list[_Move]]:
-    """Return the averages that move by another part in one run, and both parts."""
-    moves = {name: _moves(difference, name) for name in _kept_beside(difference)}
-    return {name: both for name, both in moves.items() if len(both) == 2 and _differ(*both)}
+def _apart(difference: Difference) -> dict[str, tuple[str, _Move, _Move]]:
+    """Return the averages that move by another part in one run: where to, and both parts."""
+    found = {}
+    for name in _kept_beside(difference):
+        left, right = (_moves(trace, difference.row, name) for trace in difference.traces)
+        if way := _only_otherwise(left, right):
+            found[name] = way
+    return found
+
+
+def _only_otherwise(left: Moves, right: Moves) -> tuple[str, _Move, _Move] | None:
+    """Return one of the ways that both may have moved, where none is the same; or that of the one that moved."""
+    both = [(way, move, right[way]) for way, move in left.items() if way in right]
+    if _STILL in left and _STILL not in right:
+        both = [(way, left[_STILL], move) for way, move in right.items()]
+    elif _STILL in right and _STILL not in left:
+        both = [(way, move, right[_STILL]) for way, move in left.items()]
+    return both[0] if both and all(_differ(ours, theirs) for _, ours, theirs in both) else None
 
 
 def _never_moved(difference: Difference) -> list[str]:
@@ -73,7 +90,8 @@ def _never_moved(difference: Difference) -> list[str]:
     started = [trace.arrays["start/sketch"] for trace in difference.traces]
     moved = torch.stack([torch.linalg.vector_norm(each[-1] - each[0], dim=1) for each in started])
     units = torch.tensor(list(difference.left.layout.stored().values()), dtype=torch.float64)
-    far = moved.amax(0) > units * torch.linalg.vector_norm(started[0][0], dim=1)
+    rounded = units * (1 + difference.left.layout.steps[-1])  # a sum that rounds one way in each step
+    far = moved.amax(0) > rounded * torch.linalg.vector_norm(started[0][0], dim=1)
     still = torch.stack([(each == each[0]).all(0).all(1) for each in started])
     chosen = set(difference.named(far & (still[0] ^ still[1])))
     return [name for name in _kept_beside(difference) if name in chosen]
@@ -115,12 +133,12 @@ def averaged_by_another_part(difference: Difference) -> Finding | None:
     found = _apart(difference)
     if not found:
         return _moved_in_one_run(difference)
-    parts, to = zip(*((move.part, move.to) for move in next(iter(found.values()))), strict=True)
+    to, *both = next(iter(found.values()))
     return Finding(
         f"between step {difference.left.layout.steps[difference.row - 1]} and step {difference.step} the loop moves "
-        f"{some(list(found))} towards {next(filter(None, to))}: {_of_the_way(parts[0])} in {difference.runs[0]}, and "
-        f"{_of_the_way(parts[1])} in {difference.runs[1]}",
-        {"parameters": list(found), "parts": list(parts)},
+        f"{some(list(found))} towards {to}: {_of_the_way(both[0].part)} in {difference.runs[0]}, and "
+        f"{_of_the_way(both[1].part)} in {difference.runs[1]}",
+        {"parameters": list(found), "parts": [move.part for move in both]},
     )
 
 

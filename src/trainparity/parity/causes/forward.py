@@ -8,7 +8,8 @@ from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, sa
 from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import scaled_and_back
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT
+from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut
+from trainparity.parity.sketch_pairs import Pairs
 
 
 @rule(
@@ -21,8 +22,9 @@ from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT
 def forward(difference: Difference) -> Finding | None:
     """The same weights and samples make other outputs."""
     chain, first = difference.chain, difference.first_activation
-    hidden = first is None and bool(_hidden_by_rounding(difference))
-    first = first or _hidden_by_rounding(difference)
+    within = _hidden_by_rounding(difference) or _hidden_by_the_cut(difference)
+    hidden = first is None and within is not None
+    first = first or within
     if not same_start(difference) or first is None or chain.other_inputs or carried_on(difference, first):
         return None
     reaches = same_cut(difference) and (chain.touched or difference.passes_part)
@@ -85,6 +87,23 @@ def _hidden_by_rounding(difference: Difference) -> str | None:
     agree = abs(given - 1) < _EQUAL_FACTOR and not chain.given_otherwise
     return chain.first_other_bits if agree or scaled_and_back(difference) else None
 
+
+def _hidden_by_the_cut(difference: Difference) -> str | None:
+    """Return where forward passes part in a coarse format, within its margin, where the batch is cut otherwise.
+
+    There the first steps' outputs of each sample are nearly the same; twins are further apart.
+    """
+    chain = difference.chain
+    if difference.distance("start") or not is_coarse(difference.left.layout) or same_cut(difference):
+        return None
+    if not chain.touched or chain.given_otherwise or not difference.floor.calibrated:
+        return None
+    made = [name for name in chain.names if not name.startswith(INPUT) and not depends_on_cut(name)]
+    return next(iter(Pairs(difference, "activation", chain.names).beyond(made, 1.0, _FURTHER)), None)
+
+
+_FURTHER = 1.5
+"""Floors beyond which an output is another one where the gradient shows that something is."""
 
 _EQUAL_FACTOR = 0.02
 """How far the gradient of the outputs may be from the reference's where the forward pass alone is another."""

@@ -90,7 +90,7 @@ def _in_every_parameter(difference: Difference, factor: float) -> bool:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
-    if chain.judged and _is(factor, chain.factor) and other_loss(difference, factor):
+    if chain.judged and _is(factor, chain.factor) and _is_another(difference, factor):
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
     counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
     if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
@@ -107,6 +107,12 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and of_outputs)
+
+
+def _is_another(difference: Difference, factor: float) -> bool:
+    """Tell whether the loss itself is not scaled by what its gradient is; unknown of one that other models' are in."""
+    others = max(*difference.numbers("made_elsewhere"), *difference.numbers("judged_elsewhere"))
+    return not others and other_loss(difference, factor)
 
 
 def _is(factor: float, seen: float) -> bool:
@@ -140,7 +146,9 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
-    if other_loss(difference, chain.factor):
+    if other_loss(difference, chain.factor) and not _guess(difference, chain.factor):
+        return None
+    if _is_another(difference, chain.factor):
         return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "

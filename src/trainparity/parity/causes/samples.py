@@ -54,12 +54,20 @@ def _made_beside_others(difference: Difference) -> bool:
 def _of_other_length(difference: Difference) -> bool:
     """Tell whether as many samples have more numbers in one run: it pads, or cuts, each batch to another length.
 
-    Contents tell that too, and other samples only where those of the whole run are the same, in another order.
+    Contents tell that too, and other samples only where those that both runs have come in other steps.
     """
     counts, given = difference.numbers("num_samples"), difference.left.layout.activations
     first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
     longer = counts[0] == counts[1] and first in difference.of_other_size
-    return longer and not _same_over_the_run(difference)
+    return longer and not _same_over_the_run(difference) and not _in_other_steps(difference)
+
+
+def _in_other_steps(difference: Difference) -> bool:
+    """Tell whether most of the samples that both runs have come in other steps of one."""
+    ours, theirs = over_the_run(difference)
+    rows = range(min(len(trace.layout.steps) for trace in difference.traces))
+    at_once = sum(len(set.intersection(*(set(identities(t, row)) for t in difference.traces))) for row in rows)
+    return 2 * at_once < len(ours & theirs)
 
 
 def _rows_of_other_passes(difference: Difference) -> bool:

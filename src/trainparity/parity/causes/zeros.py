@@ -83,14 +83,17 @@ def _silent(difference: Difference) -> list[set[str]]:
 
 
 def _without_effect(difference: Difference) -> set[str]:
-    """Return the weights that are zero before the step, of modules that return zeros; or that are no module's own.
+    """Return the parameters that are zero before the step, of modules that return zeros; or that are no module's own.
 
-    Those are matrices beside another module in one, as an adapter's; a bias is zero too, and hides nothing.
+    Those are matrices beside another module in one, as an adapter's, and gates. Another module's bias hides nothing.
     """
-    shapes = difference.left.layout.parameters
-    found = {name for name, shape in shapes.items() if len(shape) > 1}
+    found = set(difference.left.layout.parameters)
     for trace, silent in zip(difference.traces, _silent(difference), strict=True):
         nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
         weights = [name for name, filled in zip(trace.layout.parameters, nonzero, strict=True) if not filled]
-        found &= {name for name in weights if not name.endswith(".weight") or name.removesuffix(".weight") in silent}
-    return found
+        found &= {name for name in weights if not name.endswith((".weight", ".bias")) or _owner(name) in silent}
+    return {name for name in found if "bias" not in name or f"{_owner(name)}.weight" in found}
+
+
+def _owner(parameter: str) -> str:
+    return parameter.rpartition(".")[0]

@@ -65,7 +65,7 @@ class Signs:
         width = self._tokens.width(tensor) if self._tokens else 0
         if self._tokens and width and own_alone:
             rows = self._tokens.own_alone(rows)
-        signs = self._of(_signs_used(_LENGTH * width or rows.shape[1]), rows.device)
+        signs = self._of(signs_used(_LENGTH * width or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if len(rows) <= at_once:
             return sketch(rows.double().T @ signs)
@@ -83,8 +83,12 @@ class Signs:
         return self._made[count, device]
 
 
-def _signs_used(numbers: int) -> int:
+def signs_used(numbers: int) -> int:
     """Return how many sums a sample of so many numbers is seen in."""
     if numbers < _FEW:
         return _SIGNS
     return _SOME if numbers <= _MANY else 1
+
+
+MEAN_LENGTH = (7 / 3) ** 0.5
+"""Root mean square of what a sample's signs are multiplied by, which lies between 1 and 2."""

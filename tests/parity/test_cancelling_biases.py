@@ -1,0 +1,46 @@
+"""A bias' gradient whose terms cancel, as that of a new discriminator: what is left is rounding."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import trainparity
+from tests.support.against_twins import compared
+
+
+def train(parts: int, scale: float, seed: int, coarse: bool, folder: Path, twin: int) -> None:
+    """Tell real samples from made ones, each in one pass or in several; `scale` multiplies the last bias' gradient."""
+    torch.manual_seed(seed)
+    judge = nn.Sequential(nn.Linear(16, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+    last = judge[2].bias
+    assert isinstance(last, nn.Parameter)
+    last.register_hook(lambda gradient: gradient * scale)
+    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(seed + 1)
+    with trainparity.record(judge, optimizer, folder, twin=twin, interval=1):
+        for _ in range(8):
+            optimizer.zero_grad()
+            batch = torch.randn(2, 32, 16, generator=draws) + torch.tensor([0.1, 0.0])[:, None, None]
+            for samples in batch.chunk(parts, 1):
+                losses = []
+                for some, label in zip(samples, (1.0, 0.0), strict=True):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                        found = judge(some).float()
+                    losses.append(binary_cross_entropy_with_logits(found, torch.full_like(found, label)))
+                (sum(losses, torch.zeros(())) / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("seed", [2, 6, 8, 9])
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_its_rounding_is_that_of_its_terms(seed: int, coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(train, 1, 1.0, seed, coarse), partial(train, 4, 1.0, seed, coarse), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+def test_another_gradient_of_it_is_seen(tmp_path: Path) -> None:
+    assert compared(partial(train, 1, 1.0, 0, False), partial(train, 4, 1.5, 0, False), tmp_path).verdict == "different"
