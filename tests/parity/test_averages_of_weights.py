@@ -114,8 +114,7 @@ def test_an_averaged_model_of_pytorch_is_followed(tmp_path: Path) -> None:
     assert verdict.evidence["parts"] == pytest.approx([0.01, 0.02], rel=1e-3)
 
 
-@pytest.mark.parametrize("rate", [1e-5, 1e-3])
-@pytest.mark.parametrize("momentum", [0.9, 0.999, 0.9999])
+@pytest.mark.parametrize(("momentum", "rate"), [(0.9, 1e-5), (0.999, 1e-3), (0.9999, 1e-5)])
 def test_a_sum_that_rounds_one_way_is_no_other_average(momentum: float, rate: float, tmp_path: Path) -> None:
     """Where weights hardly move, or are frozen, or begin at zero: `m * a + (1 - m) * p` and `lerp` end otherwise."""
 

@@ -160,9 +160,9 @@ def new_optimizer(
             optimizer.step()
 
 
-@pytest.mark.parametrize("head", [False, True])
-@pytest.mark.parametrize("loads", [False, True])
-@pytest.mark.parametrize("first", [8, 12])
+@pytest.mark.parametrize(
+    ("first", "loads", "head"), [(8, False, False), (12, False, True), (8, True, True), (12, True, False)]
+)
 def test_steps_of_a_new_optimizer_that_is_not_recorded_pass_for_no_equal_ones(
     first: int, loads: bool, head: bool, tmp_path: Path
 ) -> None:

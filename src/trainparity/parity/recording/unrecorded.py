@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-from trainparity.parity.recording.apart import unseen
 
 _RECORDED: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 """Those that are recorded by anyone in this process, now or before."""
@@ -55,14 +54,14 @@ class Unrecorded:
         for handle in self._handles:
             handle.remove()
 
-    @unseen
+    @_disable_dynamo  # which would compile it with a step; nothing here computes, so no more is needed
     def _begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if optimizer not in _RECORDED:
             self._began[id(optimizer)] = self._recorded
 
-    @unseen
+    @_disable_dynamo
     def _made(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        before = self._began.pop(id(optimizer), None)
+        before = self._began.pop(id(optimizer), None) if self._began else None
         if before == self._recorded and not self._inside and self._updates(optimizer):
             self._since += 1
 
