@@ -1,6 +1,7 @@
 """The public API: names, laziness, and the same answers as the command line's."""
 
 import inspect
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
     script = write(tmp_path, PLAIN)
     for name, rate in (("a", "1e-2"), ("b", "2e-2")):
         assert trainparity.run([warm.python(), str(script), "--lr", rate], tmp_path / name, twins=0, steps=3) == 0
-    same = trainparity.compare(tmp_path / "a", tmp_path / "a")
+    same = trainparity.compare(tmp_path / "a", shutil.copytree(tmp_path / "a", tmp_path / "as a"))
     other = trainparity.compare(tmp_path / "a", str(tmp_path / "b"))
     assert (same.verdict, same.exit_code) == ("bitwise", 0)
     assert (other.verdict, other.cause, other.exit_code) == ("different", "learning-rate", 1)

@@ -1,6 +1,7 @@
 """Steps of optimizers that are not recorded on a model that is, as of the one that a loop's second phase makes."""
 
 import weakref
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,10 +31,7 @@ class Unrecorded:
         self._inside = False
         self._began: dict[int, int] = {}
         """How many recorded steps there were when one began that is not, by its optimizer's identity."""
-        self._handles = (
-            register_optimizer_step_pre_hook(self._begins),
-            register_optimizer_step_post_hook(self._made),
-        )
+        _COUNTING.add(self)
 
     @property
     def more(self) -> bool:
@@ -42,6 +40,7 @@ class Unrecorded:
 
     def begins(self) -> None:
         """Note that a recorded step begins."""
+        _see_all_steps()
         self._inside, self._usual = True, max(self._usual, self._since)
 
     def made(self) -> None:
@@ -51,20 +50,45 @@ class Unrecorded:
 
     def close(self) -> None:
         """Count no more."""
-        for handle in self._handles:
-            handle.remove()
+        _COUNTING.discard(self)
 
-    @_disable_dynamo  # which would compile it with a step; nothing here computes, so no more is needed
-    def _begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if optimizer not in _RECORDED:
-            self._began[id(optimizer)] = self._recorded
+    def other_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that a step begins that is not recorded."""
+        self._began[id(optimizer)] = self._recorded
 
-    @_disable_dynamo
-    def _made(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        before = self._began.pop(id(optimizer), None) if self._began else None
+    def other_made(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that such a step was made."""
+        before = self._began.pop(id(optimizer), None)
         if before == self._recorded and not self._inside and self._updates(optimizer):
             self._since += 1
 
     def _updates(self, optimizer: torch.optim.Optimizer) -> bool:
         own = set(map(id, self._model.parameters()))
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+
+
+_COUNTING: weakref.WeakSet[Unrecorded] = weakref.WeakSet()
+
+
+@cache
+def _see_all_steps() -> None:
+    """Register hooks that stay for this process: recording may end inside of one, where torch goes through them.
+
+    It may begin there, too: this is called when a recorded step begins, where torch has gone through those before it.
+    """
+    register_optimizer_step_pre_hook(_begins)
+    register_optimizer_step_post_hook(_made)
+
+
+@_disable_dynamo  # which would compile it with a step
+def _begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    if _COUNTING and optimizer not in _RECORDED:
+        for one in [*_COUNTING]:
+            one.other_begins(optimizer)
+
+
+@_disable_dynamo
+def _made(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    if _COUNTING and optimizer not in _RECORDED:
+        for one in [*_COUNTING]:
+            one.other_made(optimizer)
