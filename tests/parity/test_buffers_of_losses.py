@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import compared, train
 
 
 class Centred(nn.Module):
@@ -29,22 +28,13 @@ class Centred(nn.Module):
         return outputs, targets
 
 
-def train(momentum: float, coarse: bool, folder: Path, twin: int) -> None:
-    torch.manual_seed(0)
-    model = Centred(momentum)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(6):
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                outputs, targets = model(torch.randn(16, 4, generator=draws))
-            (-(targets * outputs.float().log_softmax(1)).sum(1).mean()).backward()
-            optimizer.step()
+def loss(made: tuple[Tensor, Tensor]) -> Tensor:
+    outputs, targets = made
+    return -(targets * outputs.float().log_softmax(1)).sum(1).mean()
 
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
 def test_a_centre_that_moves_otherwise_is_named(coarse: bool, tmp_path: Path) -> None:
-    verdict = compared(partial(train, 0.9, coarse), partial(train, 0.99, coarse), tmp_path)
+    verdict = compared(*(partial(train, partial(Centred, kept), loss, coarse) for kept in (0.9, 0.99)), tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "buffers-only", 0), verdict.explanation
     assert "centre at step 0" in (verdict.explanation or "")

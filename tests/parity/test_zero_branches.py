@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, silu
 
-import trainparity
-from tests.support.against_twins import LABELS, compared
+from tests.support.against_twins import LABELS, compared, train
 
 Function = Callable[[Tensor], Tensor]
 
@@ -59,38 +58,29 @@ class Modulated(Gated):
         return self.out(hidden + self.modulation(samples) * branch)  # type: ignore[no-any-return]
 
 
-def train(make: Callable[[Function], nn.Module], function: Function, folder: Path, twin: int) -> None:
-    torch.manual_seed(0)
-    model = make(function)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
-            optimizer.step()
+def loss(outputs: Tensor) -> Tensor:
+    return cross_entropy(outputs, LABELS)
 
 
 @pytest.mark.parametrize("make", [Gated, Normed, Modulated])
 def test_another_function_in_it_is_named_there(make: Callable[[Function], nn.Module], tmp_path: Path) -> None:
-    verdict = compared(partial(train, make, gelu), partial(train, make, silu), tmp_path)
+    verdict = compared(*(partial(train, partial(make, one), loss, False) for one in (gelu, silu)), tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "forward", 0), verdict.explanation
 
 
 def hooked(function: Function) -> nn.Module:
     """A model whose zero bias gets another gradient: that is nothing that its forward pass makes."""
-    model = Gated(function)
-    nn.init.zeros_(model.out.bias)
+    model = zero_bias(function)
     model.out.bias.register_hook(lambda gradient: gradient * torch.arange(10))
     return model
 
 
-def zero_bias(function: Function) -> nn.Module:
+def zero_bias(function: Function) -> Gated:
     model = Gated(function)
     nn.init.zeros_(model.out.bias)
     return model
 
 
 def test_a_bias_of_zero_hides_nothing(tmp_path: Path) -> None:
-    verdict = compared(partial(train, zero_bias, gelu), partial(train, hooked, gelu), tmp_path)
+    verdict = compared(*(partial(train, partial(make, gelu), loss, False) for make in (zero_bias, hooked)), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation

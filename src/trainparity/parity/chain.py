@@ -179,7 +179,7 @@ def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
         return []
     numbers = difference.left.numbers(difference.row)
     many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
-    further = values.beyond([name for name in _made(values.names) if name in many], 1.0, _OTHER_ARITHMETIC)
+    further = values.beyond([name for name in _made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
     if first in further or first not in many or _has_weights(difference, first):
         return further
     # What a module without weights returns of the same bits was rounded there alone.
@@ -223,7 +223,7 @@ def _given_to_one(difference: "Difference") -> list[str]:
     return found
 
 
-_OTHER_ARITHMETIC = 1.5
+OTHER_ARITHMETIC = 1.5
 """Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand
 against fused: normalisation, activations, attention, rotary embeddings and sums of products lie at up to 0.8 floors of
 that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x sigmoid(1.7 x) as GELU at 1.6 and more."""

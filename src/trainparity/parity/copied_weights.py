@@ -21,10 +21,9 @@ def with_copied_weights(left: Trace, right: Trace, *twins: Trace) -> list[Trace]
 def _copied(trace: Trace) -> Trace:
     layout, arrays = trace.layout, trace.arrays
     held = {"held": torch.ones_like(arrays["held"])}
-    rows = torch.tensor([row for window in layout.windows() for row in range(window.start, window.stop - 1)
-                         if layout.steps[row + 1] == layout.steps[row] + 1], dtype=torch.int64)  # fmt: skip
+    rows = torch.tensor(layout.rows_that_go_on(), dtype=torch.int64)
     copied = {name: values.clone() for name, values in arrays.items() if name.startswith("weight/")}
     for name, values in copied.items():
-        values[rows] = arrays[name][rows + 1]
+        values[rows - 1] = arrays[name][rows]
     moved = not torch.equal(copied["weight/sketch"], arrays["weight/sketch"])
     return Trace(layout, arrays | copied | held) if moved else trace

@@ -38,9 +38,7 @@ class Difference:
     @property
     def goes_on(self) -> bool:
         """Whether the step before is traced, too, and no window begins between: weights are what it has left."""
-        row, layout = self.row, self.left.layout
-        starts = (window.start for window in layout.windows())
-        return row > 0 and layout.steps[row] == layout.steps[row - 1] + 1 and row not in starts
+        return self.row in self.left.layout.rows_that_go_on()
 
     @property
     def traces(self) -> tuple[Trace, Trace]:

@@ -5,6 +5,7 @@ import torch
 from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
+from trainparity.parity.chain import OTHER_ARITHMETIC
 from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import scaled_and_back
 from trainparity.parity.margin import is_coarse
@@ -99,11 +100,8 @@ def _hidden_by_the_cut(difference: Difference) -> str | None:
     if not chain.touched or chain.given_otherwise or not difference.floor.calibrated:
         return None
     made = [name for name in chain.names if not name.startswith(INPUT) and not depends_on_cut(name)]
-    return next(iter(Pairs(difference, "activation", chain.names).beyond(made, 1.0, _FURTHER)), None)
+    return next(iter(Pairs(difference, "activation", chain.names).beyond(made, 1.0, OTHER_ARITHMETIC)), None)
 
-
-_FURTHER = 1.5
-"""Floors beyond which an output is another one where the gradient shows that something is."""
 
 _EQUAL_FACTOR = 0.02
 """How far the gradient of the outputs may be from the reference's where the forward pass alone is another."""

@@ -146,9 +146,8 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
-    if other_loss(difference, chain.factor) and not _guess(difference, chain.factor):
-        return None
-    if _is_another(difference, chain.factor):
+    unexplained = other_loss(difference, chain.factor) and not _guess(difference, chain.factor)
+    if unexplained or _is_another(difference, chain.factor):
         return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "

@@ -127,10 +127,8 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
 
 def _never_moved(trace: Trace) -> Tensor:
     """Return the weights that change between no two steps that are traced one after the other: bool [P]."""
-    steps = torch.tensor(trace.layout.steps)
-    next_ones = ((steps[1:] - steps[:-1]) == 1)[:, None]
-    changed = (trace.arrays["start/sketch"][1:] != trace.arrays["weight/sketch"][:-1]).any(2)
-    return ~(changed & next_ones).any(0)
+    rows = torch.tensor(trace.layout.rows_that_go_on(), dtype=torch.int64)
+    return (trace.arrays["start/sketch"][rows] == trace.arrays["weight/sketch"][rows - 1]).all(2).all(0)
 
 
 def _moved_in_one_run(difference: Difference) -> bool:

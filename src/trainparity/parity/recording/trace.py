@@ -96,6 +96,11 @@ class Layout(Record):
         ]
         return [slice(a, b) for a, b in zip(starts, [*starts[1:], len(self.steps)], strict=True)]
 
+    def rows_that_go_on(self) -> list[int]:
+        """Return the rows of steps whose step before is traced, too, in the same window: they begin as that ended."""
+        rows = (row for window in self.windows() for row in range(window.start + 1, window.stop))
+        return [row for row in rows if self.steps[row] == self.steps[row - 1] + 1]
+
     def _window(self, step: int) -> int:
         return step // self.window if self.window else 0
 
