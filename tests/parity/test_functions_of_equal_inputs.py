@@ -37,17 +37,25 @@ def train(make: Callable[[], nn.Module], norm: bool, folder: Path, twin: int, *,
             optimizer.step()
 
 
+def leaky() -> nn.Module:
+    return nn.LeakyReLU(0.01)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("norm", [False, True])
-def test_a_leak_of_a_hundredth_is_seen(norm: bool, tmp_path: Path) -> None:
-    verdict = compared(partial(train, nn.ReLU, norm), partial(train, lambda: nn.LeakyReLU(0.01), norm), tmp_path)
+def test_a_leak_of_a_hundredth_is_seen(norm: bool, parts: int, tmp_path: Path) -> None:
+    verdict = compared(partial(train, nn.ReLU, norm), partial(train, leaky, norm, parts=parts), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward")
     assert "2 (ReLU)" in (verdict.explanation or "")
 
 
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("other", [ByHand, lambda: nn.GELU("tanh")])
-def test_another_form_of_one_function_is_not(other: Callable[[], nn.Module], norm: bool, tmp_path: Path) -> None:
-    verdict = compared(partial(train, nn.GELU, norm), partial(train, other, norm), tmp_path)
+def test_another_form_of_one_function_is_not(
+    other: Callable[[], nn.Module], norm: bool, parts: int, tmp_path: Path
+) -> None:
+    verdict = compared(partial(train, nn.GELU, norm), partial(train, other, norm, parts=parts), tmp_path)
     assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation
 
 
@@ -62,9 +70,12 @@ class Attenuated(nn.Sequential):
         return self.factor * given + super().forward(given)  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("factor", [0.85, 0.98])
 @pytest.mark.parametrize("parts", [1, 4])
-def test_what_forward_makes_otherwise_is_no_matter_of_backward_in_another_cut(parts: int, tmp_path: Path) -> None:
+def test_what_forward_makes_otherwise_is_no_matter_of_backward_in_another_cut(
+    parts: int, factor: float, tmp_path: Path
+) -> None:
     """Where outputs agree within the margin of bf16, and are beyond the floor itself."""
-    reference, other = (partial(train, partial(Attenuated, factor), True) for factor in (1.0, 0.85))
+    reference, other = (partial(train, partial(Attenuated, part), True) for part in (1.0, factor))
     verdict = compared(reference, partial(other, parts=parts), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation

@@ -141,3 +141,43 @@ def test_a_frozen_batchnorm_is_not_named_for_another_function_in_front_of_it(
     rectified = partial(train_with_frozen_norm, norm, torch.relu, 1)
     verdict = compared(rectified, partial(train_with_frozen_norm, norm, nn.functional.silu, 2), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+
+
+def squared(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found - wanted).square().mean()
+
+
+def spread(found: Tensor, wanted: Tensor) -> Tensor:
+    """A loss that holds the numbers of a pass a little apart (VICReg's variance, Bardes et al., 2022)."""
+    return squared(found, wanted) + 0.03 * torch.relu(1 - found.var(0).add(1e-4).sqrt()).mean()
+
+
+def train_to_numbers(
+    loss: Callable[[Tensor, Tensor], Tensor], parts: int, coarse: bool, folder: Path, twin: int
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            samples, wanted = torch.randn(24, 6, generator=draws), torch.randn(24, 8, generator=draws)
+            for some, numbers in zip(samples.chunk(parts), wanted.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    found = model(some)
+                loss(found.float(), numbers).div(parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("parts", [3, 4])
+def test_a_small_term_over_the_numbers_of_a_pass_is_named(parts: int, coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(*(partial(train_to_numbers, spread, count, coarse) for count in (1, parts)), tmp_path)
+    assert verdict.verdict == "different" and verdict.cause in ("batch-coupled-loss", "loss-or-targets"), verdict
+
+
+@pytest.mark.parametrize("parts", [3, 4])
+def test_a_sum_over_samples_is_not(parts: int, tmp_path: Path) -> None:
+    verdict = compared(*(partial(train_to_numbers, squared, count, True) for count in (1, parts)), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

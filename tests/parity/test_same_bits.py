@@ -83,6 +83,20 @@ def test_another_loss_is_seen(name: str, tmp_path: Path) -> None:
     assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
 
 
+class Penalised(Routed):
+    """One that returns, beside its logits, how large its weights are."""
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        return super().forward(values)[0], torch.stack([weight.abs().sum() for weight in self.parameters()]).sum()
+
+
+def test_a_small_penalty_on_weights_is_seen(tmp_path: Path) -> None:
+    """Which adds to each gradient less than bf16 rounds of it, and to nothing that lies on the way there."""
+    runs = [partial(train, Penalised, in_single(partial(weighed, weight)), True) for weight in (0.0, 1e-5)]
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
 def test_a_detached_term_is_the_way_back(tmp_path: Path) -> None:
     def detached(outputs: Tensor, even: Tensor) -> Tensor:
         return cross_entropy(outputs, LABELS) + even.detach()

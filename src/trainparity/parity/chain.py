@@ -87,7 +87,7 @@ class Chain:
             one_sided = [name for name in one_sided if name not in outputs]
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
-        other_bits = values.apart(names, 0.0)
+        other_bits = values.apart(names, _same(alike))
         loss_is_exact, unit = not other_bits and _loss_is_fine(difference), difference.left.layout.unit_roundoff
         if loss_is_exact:  # what such outputs are given rounds where it is stored, and nowhere else
             gradients.narrow(judged, unit / 2)
@@ -98,11 +98,11 @@ class Chain:
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
-            further_than_twins=_further_than_twins(difference, values) if alike else [],
+            further_than_twins=_further_than_twins(difference, values, other_bits),
             lost=values.lost(),
             plainly_other=values.apart(_made(names), _PLAINLY),
             other_bits=other_bits,
-            given_other_bits=gradients.apart(given_back, 0.0),
+            given_other_bits=gradients.apart(given_back, _same(alike)),
             given_more_than_stored=gradients.apart(given_back, unit / 16),
             given_carried=bool(judged) and gradients.carried(judged, inside(given_back)),
             given_more_than_rounded=gradients.apart(given_back, REROUNDED * unit),
@@ -170,11 +170,16 @@ class Chain:
         return [name for name in self.forward if name.startswith(INPUT)] + self.given_to_one
 
 
-def _further_than_twins(difference: "Difference", values: Pairs) -> list[str]:
+def _same(alike: bool) -> float:
+    """Return the relative distance of sums of the same numbers: in another order or cut of the samples they round."""
+    return 0.0 if alike else _SUMMED_OTHERWISE
+
+
+def _further_than_twins(difference: "Difference", values: Pairs, other_bits: Collection[str]) -> list[str]:
     """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
     if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
         return []
-    first = _first_other_bits(values.names, values.apart(values.names, 0.0))
+    first = _first_other_bits(values.names, other_bits)
     if difference.distance("start") or first is None:
         return []
     numbers = difference.left.numbers(difference.row)
@@ -222,6 +227,9 @@ def _given_to_one(difference: "Difference") -> list[str]:
         found += [name for name in seen if name.startswith(INPUT) and depends_on_cut(name) and name not in others]
     return found
 
+
+_SUMMED_OTHERWISE = 1e-12
+"""Part by which sums of the same numbers in float64 differ in another order; 2e-16 was seen."""
 
 OTHER_ARITHMETIC = 1.5
 """Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainparity.parity.chain import REROUNDED, ROUNDED
+from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, module_of
+from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, module_of
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -39,7 +40,9 @@ def passes_part(difference: "Difference") -> bool:
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
-        return of_outputs or (same_cut and other_loss) or _has_other_values_beside(difference, other_size)
+        if of_outputs or other_loss or _has_other_values_beside(difference, other_size):
+            return True
+        return not chain.unread and carries_on(difference, other_size)
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
@@ -48,6 +51,17 @@ def passes_part(difference: "Difference") -> bool:
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
     return (bool(off) and not chain.another_form(off)) or other_loss
+
+
+def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
+    """Tell whether modules make something else of the same, in another cut, so that the model returns something else.
+
+    What alone is off has rows that are no samples: its sums depend on the cut.
+    """
+    chain = difference.chain
+    further = [name for name in chain.further_than_twins if name not in other_size and not depends_on_cut(name)]
+    made = [name for name in chain.names if not name.startswith(INPUT)]
+    return bool(further) and bool(set(chain.judged or made[-1:]) & set(chain.other_bits))
 
 
 def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:
@@ -107,6 +121,10 @@ def _more_than_another_form(difference: "Difference") -> bool:
     """
     unit, row, norms = difference.left.layout.unit_roundoff, difference.row, difference.norms("gradient")
     excused = difference.floor["gradient"][row].clamp(min=REROUNDED * unit)
+    if passed_alike(difference):
+        excused = torch.full_like(excused, REROUNDED * unit)
+        if len(inside(difference.chain.given_back)) > 1 and not difference.chain.given_other_bits:
+            excused *= 0  # the same products make gradients of weights, but for what is added to these
     return bool((difference.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
 
 

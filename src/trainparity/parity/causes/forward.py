@@ -7,7 +7,7 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
 from trainparity.parity.chain import OTHER_ARITHMETIC
 from trainparity.parity.difference import Difference
-from trainparity.parity.hidden_passes import scaled_and_back
+from trainparity.parity.hidden_passes import carries_on, scaled_and_back
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut
 from trainparity.parity.sketch_pairs import Pairs
@@ -97,6 +97,8 @@ def _hidden_by_the_cut(difference: Difference) -> str | None:
     chain = difference.chain
     if difference.distance("start") or not is_coarse(difference.left.layout) or same_cut(difference):
         return None
+    if carries_on(difference, difference.of_other_size):
+        return chain.further_than_twins[0]
     if not chain.touched or chain.given_otherwise or not difference.floor.calibrated:
         return None
     made = [name for name in chain.names if not name.startswith(INPUT) and not depends_on_cut(name)]
