@@ -97,13 +97,17 @@ def _not_compared(left: Trace) -> str:
     )
 
 
-def _overwritten(left: Trace) -> str | None:
-    """Say of equal ends that they may be what loops have written, if steps of the training are seen by nothing else."""
-    if not _tail(left):
-        return None
+def _overwritten(left: Trace) -> str:
+    """Say of equal ends that they may be what loops have written: what was before is then seen by nothing else."""
+    unseen = _tail(left)
+    how = "written into the weights, as between no steps"
+    if not unseen:
+        return (
+            f"compared by its end alone: what the loops do after the last step that is recorded: there they have {how}"
+        )
     return (
-        f"compared by their ends alone: {_tail(left)}; and there the loops have written into the weights, as between "
-        "no steps. Close the Recorder before they do, or record with interval=1"
+        f"compared by their ends alone: {unseen}; and there the loops have {how}. Close the Recorder before they do, "
+        "or record with interval=1"
     )
 
 
@@ -127,10 +131,18 @@ def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor, moved: Tensor
 
 
 def _of_averages(reference: Trace) -> Tensor:
-    """Return how far averages of weights may drift that no optimizer holds: a sum may round one way in each step."""
+    """Return how far averages of weights may drift that no optimizer holds: a sum may round one way in each step.
+
+    In a coarse format that would excuse anything after some steps, as of an average that one run stops to make.
+    """
     unheld = ~reference.arrays["held"].any(0)
-    drift = torch.tensor(list(reference.layout.stored().values()), dtype=torch.float64) * reference.layout.made / 4
+    units = torch.tensor(list(reference.layout.stored().values()), dtype=torch.float64)
+    drift = torch.minimum(units * reference.layout.made / 4, (_STARTS * units).clamp(min=_DRIFT))
     return torch.nn.functional.pad(torch.where(unheld, drift, 0.0), (0, 1))
+
+
+_DRIFT = 1e-3
+"""Part of an average that it may drift by in single precision, however long a run is."""
 
 
 def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor) -> Verdict:

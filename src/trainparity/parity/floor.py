@@ -70,7 +70,7 @@ class NoiseFloor:
 
     def _measure(self, twins: Sequence[Trace], kind: Compared) -> Tensor:
         reference = self.reference
-        apart = torch.stack([_known(reference, twin, kind) for twin in twins])
+        apart = torch.stack([self._known(twin, kind) for twin in twins])
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
         if kind == "update":  # before weights, which these make
             self._of_updates, measured = apart, without_jumps(reference, measured)
@@ -82,6 +82,19 @@ class NoiseFloor:
             jump = self._jump(kind, floor) and self._jump(kind, _running_maximum(reference, measured))
             self.flaw = self.flaw or self._not_finite(twins, kind, apart) or jump
         return floor
+
+    def _known(self, twin: Trace, kind: Compared) -> Tensor:
+        """Return the distance of a twin: float64 [T, tensors + 1]; NaN where it is infinite, or a large tensor is lost.
+
+        A step of Adam that one twin alone does not make, as its gradient is zero, is not lost where that is rounding.
+        """
+        apart, (ours, theirs) = distances(self.reference, twin, kind), (norms(t, kind) for t in (self.reference, twin))
+        lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
+        if kind == "update":  # weights in bf16 take no update that is less than half of their last place
+            lost &= ours > 2 * stored_rounding(self.reference)
+            lost &= self._floors["gradient"][:, :-1] < NOTHING_ELSE
+        apart[:, :-1][lost] = torch.nan
+        return torch.where(apart.isfinite(), apart, torch.nan)
 
     def _widened(self, kind: Compared, apart: Tensor, floor: Tensor) -> Tensor:
         """Return a kind's floor with what few twins show by chance alone."""
@@ -125,6 +138,9 @@ class NoiseFloor:
         return None
 
 
+NOTHING_ELSE = 0.5
+"""Floor of a gradient from which on it is nothing but rounding."""
+
 _USELESS = 0.03
 """Floor that excuses half of a whole gradient at the default margin."""
 
@@ -133,17 +149,6 @@ _JUMP = 1e3
 
 _LARGE = 1e-3
 """Part of a kind's whole length from which a tensor that is exactly zero in a twin alone is lost."""
-
-
-def _known(reference: Trace, twin: Trace, kind: Compared) -> Tensor:
-    """Return the distance of a twin: float64 [T, tensors + 1]; NaN where it is infinite, or a large tensor is lost."""
-    apart = distances(reference, twin, kind)
-    ours, theirs = norms(reference, kind), norms(twin, kind)
-    lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
-    if kind == "update":  # weights in bf16 take no update that is less than half of their last place
-        lost &= ours > 2 * stored_rounding(reference)
-    apart[:, :-1][lost] = torch.nan
-    return torch.where(apart.isfinite(), apart, torch.nan)
 
 
 def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ What modules return, and the gradient of what the loss is made of, are rounded l
 runs pass the same samples from equal weights these show another function or another loss that gradients do not.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ def passes_part(difference: "Difference") -> bool:
             passed = [name for name in passed if name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
-    return (bool(off) and not chain.another_form(off)) or other_loss
+    return (bool(off) and not chain.another_form(off)) or other_loss or bool(parted_at_weights(difference))
 
 
 def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
@@ -62,6 +63,29 @@ def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
     further = [name for name in chain.further_than_twins if name not in other_size and not depends_on_cut(name)]
     made = [name for name in chain.names if not name.startswith(INPUT)]
     return bool(further) and bool(set(chain.judged or made[-1:]) & set(chain.other_bits))
+
+
+def parted_at_weights(difference: "Difference") -> list[str]:
+    """Return the parameters whose gradients are apart though what modules return and are given back has the same bits.
+
+    As where weights that are zero hide what they are given from all that comes after, and from all behind them. What is
+    computed in another form there rounds less.
+    """
+    chain, layout = difference.chain, difference.left.layout
+    if not is_coarse(layout) or not difference.same_precision or not passed_alike(difference):
+        return []
+    if chain.other_bits or chain.given_other_bits or len(inside(chain.given_back)) < _SEVERAL:
+        return []
+    apart = difference.distances("gradient")[difference.row, :-1] > REROUNDED * layout.unit_roundoff
+    many = [math.prod(shape) >= _NUMBERS for shape in layout.parameters.values()]
+    return difference.named(apart & torch.tensor(many))
+
+
+_SEVERAL = 2
+"""Modules inside of the model that must show that a backward pass is the same."""
+
+_NUMBERS = 32
+"""Numbers of a parameter from which on the distance of its gradient is no matter of chance."""
 
 
 def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:
@@ -123,7 +147,7 @@ def _more_than_another_form(difference: "Difference") -> bool:
     excused = difference.floor["gradient"][row].clamp(min=REROUNDED * unit)
     if passed_alike(difference):
         excused = torch.full_like(excused, REROUNDED * unit)
-        if len(inside(difference.chain.given_back)) > 1 and not difference.chain.given_other_bits:
+        if len(inside(difference.chain.given_back)) >= _SEVERAL and not difference.chain.given_other_bits:
             excused *= 0  # the same products make gradients of weights, but for what is added to these
     return bool((difference.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Judged, names, norms, stored_rounding
-from trainparity.parity.floor import Floor
+from trainparity.parity.distance import KINDS, Judged, names, norms, ratio, stored_rounding
+from trainparity.parity.floor import NOTHING_ELSE, Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.verdict import Resolution
@@ -27,9 +27,21 @@ def update_noise(reference: Trace, floor: Floor) -> Tensor:
     """
     lengths = norms(reference, "update"), stored_rounding(reference)
     update, rounding = (torch.linalg.vector_norm(each, dim=1) for each in lengths)
-    width = floor["update"][:, -1]
+    width = torch.minimum(floor["update"][:, -1], _without_noise(reference, floor))
     rounded = _ROUNDINGS * rounding >= width * update
     return torch.where(rounded, 0.0, width).nan_to_num(0.0)
+
+
+def _without_noise(reference: Trace, floor: Floor) -> Tensor:
+    """Return the floor of the whole update of parameters whose gradient is more than rounding: float64 [T].
+
+    That of a bias in front of a normalisation is nothing else, and Adam makes full steps of it.
+    """
+    means = floor["gradient"][:, :-1] < NOTHING_ELSE
+    lengths = torch.where(means, norms(reference, "update"), 0.0)
+    apart = torch.where(means, floor["update"][:, :-1] * lengths, 0.0)
+    widths = (torch.linalg.vector_norm(each, dim=1) for each in (apart, lengths))
+    return ratio(*widths).nan_to_num(torch.inf)
 
 
 _ROUNDINGS = 4

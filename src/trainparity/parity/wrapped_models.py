@@ -35,7 +35,7 @@ def _without(prefix: str, trace: Trace) -> Trace:
     kinds = list(layout.modules.values())
     changed: dict[str, Any] = {
         field: {name.removeprefix(prefix): value for name, value in getattr(layout, field).items()}
-        for field in ("parameters", "buffers", "stored_apart")
+        for field in ("parameters", "buffers", "stored_apart", "dropped")
     }
     for field in ("activations", "outputs", "modal"):
         changed[field] = [name.removeprefix(prefix) for name in getattr(layout, field)]

@@ -85,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     # What changes the forward pass.
     batchnorm.batchnorm_statistics,
     forward.power_iterations,
+    modes.dropout_rate,
     randomness.randomness,
     precision.other_format,
     buffers.read_from_buffers,

@@ -3,6 +3,8 @@
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import see_other_samples
 from trainparity.parity.difference import Difference
+from trainparity.parity.recording.names import module_of
+from trainparity.records.numbers import exact
 
 
 def _modes_differ(difference: Difference) -> bool:
@@ -22,6 +24,22 @@ def _one_alone_draws(difference: Difference) -> bool:
     """Tell whether the forward pass draws random numbers in one run only: a zeroed layer may yet hide what they do."""
     drew = difference.pair("rank/drew")
     return drew is not None and bool(drew[0].any()) != bool(drew[1].any())
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="the first output that differs is a dropout's, which drops another part of what it is given",
+    advice="give both runs the same rates of dropout",
+)
+def dropout_rate(difference: Difference) -> Finding | None:
+    """A dropout of another rate, which drops more, or less, of its input by the same random numbers."""
+    name = module_of(difference.first_activation or "")
+    rates = [trace.layout.dropped.get(name, 0.0) for trace in difference.traces]
+    if difference.stage != "gradient" or rates[0] == rates[1] or not all(rates):
+        return None
+    ours, theirs = (f"{exact(rate)} in {run}" for rate, run in zip(rates, difference.runs, strict=True))
+    return Finding(f"{name} drops {ours} and {theirs} of what it is given", {"module": name, "rates": rates})
 
 
 @rule(

@@ -105,9 +105,10 @@ def _moved(trace: Trace, row: int) -> Tensor:
 
 
 def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
-    """Return a run, and by how much weights change there between two steps, and never do in the other: not by rounding.
+    """Return a run, and by how much weights change there between two steps, and not in the other: not by rounding.
 
-    Without such a run there are none. Where a loop cuts weights off at a limit, rounding chooses the step.
+    Without such a run there are none. Where both loops cut weights off at a limit, rounding chooses the step; then they
+    change by no more than the runs were apart before.
     """
     row, layout = difference.row, difference.left.layout
     if not difference.goes_on:
@@ -116,13 +117,18 @@ def _in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     stored = [list(trace.layout.stored().values()) for trace in difference.traces]
     rounding = 16 * torch.tensor(stored, dtype=torch.float64).amax(0)
     held = torch.stack([trace.arrays["held"][row - 1 : row + 1].all(0) for trace in difference.traces]).all(0)
+    apart = _APART * difference.distances("weight")[row - 1, :-1]
     never = [_never_moved(trace) for trace in difference.traces]
-    for in_left, here, still in ((True, left, never[1]), (False, right, never[0])):
-        alone = ((here > rounding) & still & held).tolist()
+    for in_left, here, there, still in ((True, left, right, never[1]), (False, right, left, never[0])):
+        alone = ((here > rounding) & (there == 0) & (still | (here > apart)) & held).tolist()
         every = zip(layout.parameters, alone, here.tolist(), strict=True)
         if found := {name: by for name, changes, by in every if changes}:
             return difference.who(in_left), found
     return "", {}
+
+
+_APART = 4
+"""Times that runs are apart by which cutting weights off moves those of one run alone: once, but for sketches."""
 
 
 def _never_moved(trace: Trace) -> Tensor:

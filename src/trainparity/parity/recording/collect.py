@@ -69,7 +69,9 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
         "given": forward.seen.given_back(passes, aside)[:MAX_MICRO_BATCHES],
         "aside": torch.as_tensor(forward.origins.aside)[None],
         "reached": torch.tensor([len(reached)]),
-        "evaluating": passes[0].evaluating[None] if passes else torch.zeros(1, len(forward.modules), dtype=torch.bool),
+        "evaluating": torch.stack([one.evaluating for one in passes]).any(0, keepdim=True)
+        if passes
+        else torch.zeros(1, len(forward.modules), dtype=torch.bool),
         "random_state": torch.tensor([passes[0].state if passes else 0]),
         "drew": torch.tensor([sum(one.drew for one in passes)]),
         "samples": never_zero(torch.cat(samples) if samples else torch.zeros(0, dtype=torch.int64)),

@@ -1,6 +1,6 @@
 """The weights after a run's last step, where that is not traced: which step is the last one, nobody knows in it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,17 @@ class End:
         self._unrecorded = Unrecorded(model)
         self._written = False
         self._arrays: dict[str, Tensor] = {}
-        hook = Hook(lambda *_: self._look())
-        self._handle = model.register_load_state_dict_pre_hook(hook)  # type: ignore[no-untyped-call]
+        self._parts = list(model.modules())
+        self._loading: nn.Module | None = None
+        """The part of the model that weights are being loaded into."""
+        self._handles = [
+            handle
+            for module in self._parts
+            for handle in (
+                module.register_load_state_dict_pre_hook(Hook(self._before_load)),  # type: ignore[no-untyped-call]
+                module.register_load_state_dict_post_hook(Hook(self._after_load)),  # type: ignore[no-untyped-call]
+            )
+        ]
 
     def begins(self) -> None:
         """Note that a step begins."""
@@ -41,7 +50,7 @@ class End:
         """Note that a step was made."""
         self._unrecorded.made()
         self._left, self._written = self._state(), False
-        self._arrays = {}
+        self._arrays, self._loading = {}, None
 
     def seen(self) -> tuple[dict[str, Tensor], bool]:
         """Return the arrays `end/...` of a `Trace`, and whether something has written into the weights at the end.
@@ -54,28 +63,55 @@ class End:
 
     def close(self) -> None:
         """Remove all hooks."""
-        self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
         self._unrecorded.close()
 
     def _state(self) -> "_State":
         where = 0 if is_dtensor(self._one) else self._one.data_ptr()
         return _State(self._one._version, where, self._one.dtype)
 
+    def _before_load(self, module: nn.Module, *_: Any) -> None:
+        """Look before the loop loads other weights; not those of a copy of the model, which has its hooks."""
+        if self._loading is None and any(module is part for part in self._parts):
+            self._loading = module
+            self._look()
+
+    def _after_load(self, module: nn.Module, *_: Any) -> None:
+        """Look again at the end where the loop has loaded what was there, as a loop that writes a checkpoint may."""
+        if module is not self._loading:
+            return
+        self._loading = None
+        if self._arrays and self._left is None:
+            there = self._whole_weights()
+            if there is not None and torch.equal(there[END + "digest"], self._arrays[END + "digest"]):
+                self._left = self._state()
+
     def _look(self) -> None:
         """Look, for the first time since the last step; again where there were further steps, which nobody records."""
         left, self._left = self._left, None
-        if (left is None and not self._unrecorded.more) or ranks.rank() or self._structure.changed():
+        more = self._unrecorded.more
+        self._unrecorded.seen()
+        if left is None and not more:
             return
+        there = self._whole_weights()
+        if there is not None:
+            self._arrays = there
+            self._written |= more or (left is not None and self._state().since(left) not in self._between)
+
+    def _whole_weights(self) -> dict[str, Tensor] | None:
+        """Return what is recorded of the weights as they are; None on other ranks, and of what is not there whole."""
+        if ranks.rank() or self._structure.changed():
+            return None
         weights = [parameter.detach() for parameter in self._model.parameters()]
         if any(weight.is_meta or is_dtensor(weight) or not weight.numel() for weight in weights):
-            return
+            return None
         snapshot = Snapshot(self._sketch)
         try:
             snapshot.record("end", weights)
         except RuntimeError:  # the loop has freed their memory
-            return
-        self._arrays = {END + name: snapshot[END + name] for name in ("sketch", "digest")}
-        self._written = self._unrecorded.more or (left is not None and self._state().since(left) not in self._between)
+            return None
+        return {END + name: snapshot[END + name] for name in ("sketch", "digest")}
 
 
 class _Change(NamedTuple):

@@ -12,6 +12,8 @@ from trainparity.parity.recording.shards import full_each
 from trainparity.parity.recording.sketch import norm
 from trainparity.parity.recording.unwrap import own_part, plain_name
 
+_Dropout = nn.modules.dropout._DropoutNd
+
 
 def layout_of(
     model: nn.Module, optimizer: torch.optim.Optimizer, modules: Sequence[tuple[str, nn.Module]]
@@ -33,6 +35,7 @@ def layout_of(
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
+        "dropped": {name: float(module.p) for name, module in modules if isinstance(module, _Dropout) and module.p},
         "optimizer": type(own_part(optimizer)).__name__,
         "optimizers": _classes(optimizer, parameters),
         "choices": _choices(optimizer),
@@ -67,7 +70,7 @@ def _class_of(module: nn.Module) -> str:
 
 def _has_modes(module: nn.Module) -> bool:
     """Tell whether a module computes something else in training than in evaluation."""
-    if isinstance(module, nn.modules.dropout._DropoutNd):
+    if isinstance(module, _Dropout):
         return module.p > 0
     return isinstance(module, nn.modules.batchnorm._BatchNorm | nn.RReLU)
 
@@ -93,12 +96,14 @@ _NOTES = {"params", "initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum",
 
 
 def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's options: what the optimizer has a default for, or all where it has none, as Muon with Adam."""
-    defaults = (
-        optimizer.defaults | own_part(optimizer).defaults
-    )  # of a sharded one those of the options alone that it got
-    known = defaults.keys() | {"lr"} if defaults else group.keys() - _NOTES
-    return {key: value for key, value in group.items() if key in known}
+    """Return a group's options: what the optimizer has a default for, or all where it has none, as Muon with Adam.
+
+    The group of a sharded optimizer, as one that was added later, may lack some: of these its own defaults hold.
+    """
+    inside = own_part(optimizer).defaults
+    known = optimizer.defaults.keys() | inside.keys()
+    known = known | {"lr"} if known else group.keys() - _NOTES
+    return {key: value for key, value in (inside | group).items() if key in known}
 
 
 def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> Tensor:

@@ -72,6 +72,8 @@ class Layout(Record):
     """Other names of parameters that are shared."""
     modal: list[str] = Field(default_factory=list)
     """Modules whose training and evaluation modes differ in what they compute: active dropout, batch statistics."""
+    dropped: dict[str, float] = Field(default_factory=dict)
+    """Part of its input that each active dropout drops, by name."""
     optimizer: str = ""
     """Class of the optimizer."""
     optimizers: dict[str, str] = Field(default_factory=dict)

@@ -10,7 +10,13 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 _RECORDED: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-"""Those that are recorded by anyone in this process, now or before."""
+"""Those that are recorded by anyone in this process, now or before; not those in whose place another one is."""
+
+
+def given_up(optimizer: torch.optim.Optimizer) -> None:
+    """Note that an optimizer's steps are recorded no more, though the recording of its model goes on."""
+    for one in (optimizer, *getattr(optimizer, "members", ())):
+        _RECORDED.discard(one)
 
 
 def recorded(optimizer: torch.optim.Optimizer) -> None:
@@ -47,6 +53,10 @@ class Unrecorded:
         """Note that a recorded step was made."""
         self._inside, self._since = False, 0
         self._recorded += 1
+
+    def seen(self) -> None:
+        """Note that the weights were looked at: what is made from now on is more."""
+        self._since = min(self._since, self._usual)
 
     def close(self) -> None:
         """Count no more."""

@@ -32,7 +32,7 @@ from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.starts import record_start
 from trainparity.parity.recording.structure import Structure
-from trainparity.parity.recording.unrecorded import recorded
+from trainparity.parity.recording.unrecorded import given_up, recorded
 from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
 
 
@@ -72,6 +72,7 @@ class StepWatch:
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch the steps of another optimizer."""
+        given_up(self.optimizer)
         self._watch_steps_of(unwrap_optimizer(optimizer))
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
