@@ -224,7 +224,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "ranks-disagree": [
         ({"ranks": 2}, ranks_part()), ({"ranks": 2}, {"ranks": 2, **NEVER_REDUCED}),
-        ({"ranks": 2}, {"ranks": 2, "gradients": OFF, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
+        ({"ranks": 2}, {"ranks": 2, "gradients": decayed, "rank__total": BY_RANK[:, :, 0], "rank__micro": BY_RANK}),
         ({"ranks": 2}, {"ranks": 2, "parts": 2, "gradients": OFF, "rank__micro": NO_MICRO, "rank__held": TO_THE_END}),
         ({"ranks": 2}, ranks_part(gradients=OFF, rank__gradient=torch.tensor([[5, 7]] * T))),
     ],
@@ -333,6 +333,10 @@ PROVED: dict[str, list[Pair]] = {
         (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),
         ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
         (NOTHING, {**NOTHING, "weights": (0.98,), **GIVEN_THE_SAME}),
+        (
+            {**DREW, "layout": {"dropped": {"drop": 0.1}}},
+            {**DREW, "gradients": OFF, "activations": {"drop": 0.1}, "layout": {"dropped": {"drop": 0.2}}},
+        ),
     ],
     "loss-or-targets": [
         ({}, {"gradients": OFF, "given_back": dict.fromkeys(BACK, 0.1)}),

@@ -1,5 +1,6 @@
 """What runs come to after the last traced step, and how many steps they make, are part of the verdict."""
 
+import copy
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -140,6 +141,19 @@ def test_what_a_loop_does_to_weights_after_steps_hides_no_other_training(
     assert compared(reference, partial(train_and, does, 1, 12), tmp_path / "wrong").verdict == wrong
 
 
+def writes_a_checkpoint(model: nn.Module, made: int, steps: int) -> None:
+    """Evaluate a copy, and load the model's own weights again, before weights are cut off."""
+    if made == steps:
+        copy.deepcopy(model).load_state_dict(model.state_dict())
+        model.load_state_dict(model.state_dict())
+    clamps(model, made, steps)
+
+
+def test_what_is_loaded_into_a_copy_or_leaves_weights_as_they_are_is_no_end(tmp_path: Path) -> None:
+    verdict = compared(partial(train_and, clamps, 1, -1), partial(train_and, writes_a_checkpoint, 1, -1), tmp_path)
+    assert verdict.verdict == "bitwise" and not verdict.reason, verdict
+
+
 def new_optimizer(
     first: int, other_rate_from: int, steps: int, folder: Path, twin: int, *, head: bool = False, loads: bool = False
 ) -> None:
@@ -172,6 +186,40 @@ def test_steps_of_a_new_optimizer_that_is_not_recorded_pass_for_no_equal_ones(
     assert compared(reference, reference, tmp_path / "right").verdict == "bitwise"
     verdict = compared(reference, partial(run, first, 15, 20), tmp_path / "wrong")
     assert verdict.verdict == "cannot judge" and "`go_on_with`" in (verdict.advice or "")
+
+
+def loads_best(
+    parts_of: Callable[[nn.Module], nn.Module], other_rate_from: int, records: bool, folder: Path, twin: int
+) -> None:
+    """Train 20 steps, from the 8th on with an optimizer that may not be recorded, and load the first weights."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    best = copy.deepcopy(model.state_dict())
+    draws = torch.Generator().manual_seed(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(parts_of(model), optimizer, folder, twin=twin, first=8) as recorder:
+        for step in range(20):
+            if step == 8:
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                if records:
+                    recorder.go_on_with(optimizer)
+            if step == other_rate_from:
+                optimizer.param_groups[0]["lr"] = 0.5
+            optimizer.zero_grad()
+            model(torch.randn(16, 4, generator=draws)).square().mean().backward()
+            optimizer.step()
+        model.load_state_dict(best)
+
+
+@pytest.mark.parametrize(("records", "wrong"), [(True, "different"), (False, "cannot judge")])
+@pytest.mark.parametrize("parts_of", [nn.Identity, lambda model: nn.ModuleList([model])], ids=["model", "part"])
+def test_what_is_loaded_after_other_steps_hides_them_not(
+    parts_of: Callable[[nn.Module], nn.Module], records: bool, wrong: str, tmp_path: Path
+) -> None:
+    """Whether an optimizer that is recorded makes them, and whether a part of what is recorded is loaded."""
+    of = (lambda model: model) if parts_of is nn.Identity else parts_of
+    verdict = compared(*(partial(loads_best, of, since, records) for since in (-1, 15)), tmp_path)
+    assert verdict.verdict == wrong, verdict
 
 
 class Slowly(torch.optim.Optimizer):

@@ -294,14 +294,19 @@ def test_updates_that_begin_after_a_learning_rate_of_zero_are_no_jump() -> None:
 
 
 @pytest.mark.parametrize(
-    ("apart", "off", "verdict"), [(0.1, 0.2, "equivalent"), (0.11, 0.52, "cannot judge"), (0.2, 0.2, "cannot judge")]
-)
+    ("apart", "off", "verdict"),
+    [
+        (0.1, 0.2, "equivalent"), (0.11, 0.52, "cannot judge"), (0.2, 0.2, "cannot judge"),
+        (0.2, 0.02, "cannot judge"), (0.2, 0.01, "equivalent"),
+    ],
+)  # fmt: skip
 def test_a_wide_floor_takes_a_smaller_margin_and_a_very_wide_one_proves_nothing(
     apart: float, off: float, verdict: str
 ) -> None:
-    """No gradient that is half as large again is excused, whatever the twins are apart."""
+    """No gradient that is half as large again is excused, whatever the twins are apart; what hardly is needs none."""
     bf16: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
     moved = [trace(twin=n, gradients=scaled(1 + apart), **bf16) for n in (1, 2)]
-    found = judged(trace(**bf16), trace(gradients=scaled(1 + off), **bf16), *moved)
+    other = trace(gradients=scaled(1 + off), activations={"a": 1e-4, "norm": 1e-4}, **bf16)
+    found = judged(trace(**bf16), other, *moved)
     assert found.verdict == verdict, found.explanation
     assert verdict != "equivalent" or (found.resolution or 1) <= 0.5

@@ -202,6 +202,41 @@ def train_texts(seed: int, steps: int, dtype: torch.dtype, folder: Path, twin: i
             optimizer.step()
 
 
+class Characters(nn.Module):
+    """Predicts the next one of each of some characters, of which one is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(6, 16), nn.Linear(16, 6)
+
+    def forward(self, characters: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(torch.tanh(self.table(characters).cumsum(1)))
+        return found
+
+
+def train_characters(seed: int, folder: Path, twin: int) -> None:
+    """Train on parts of a text that are drawn from a seed, half of each batch from one that all runs have."""
+    torch.manual_seed(0)
+    model = Characters()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    text = torch.randint(6, (4096,), generator=torch.Generator().manual_seed(1))
+    draws = [torch.Generator().manual_seed(number) for number in (0, seed)]
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(8):
+            places = torch.cat([torch.randint(4000, (8,), generator=one) for one in draws])
+            characters = torch.stack([text[place : place + 17] for place in places])
+            scores = model(characters[:, :-1])
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(scores.flatten(0, 1), characters[:, 1:].flatten()).backward()
+            optimizer.step()
+
+
+def test_zeros_at_the_end_may_be_characters_as_any_other(tmp_path: Path) -> None:
+    """Some of the parts of a text end with one; no other padding makes other samples of just these."""
+    verdict = compared(partial(train_characters, 2), partial(train_characters, 3), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "samples"), verdict.explanation
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_another_order_of_padded_texts_is_one_of_samples(dtype: torch.dtype, tmp_path: Path) -> None:
     """Other texts have other numbers of tokens, which is no other padding."""

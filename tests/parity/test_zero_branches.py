@@ -68,6 +68,32 @@ def test_another_function_in_it_is_named_there(make: Callable[[Function], nn.Mod
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "forward", 0), verdict.explanation
 
 
+class Projected(Gated):
+    """Behind a projection of zeros, as the residual branches of nanochat."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        del self.gate
+        self.projection = nn.Linear(16, 16, bias=False)
+        nn.init.zeros_(self.projection.weight)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        hidden = self.into(samples)
+        return self.out(hidden + self.projection(self.function(self.branch(hidden))))  # type: ignore[no-any-return]
+
+
+def mildly(factor: float, given: Tensor) -> Tensor:
+    return gelu(given) + factor * given.abs()
+
+
+@pytest.mark.parametrize("factor", [0.05, 1.0])
+def test_in_bf16_it_is_named_though_the_floor_may_hide_it(factor: float, tmp_path: Path) -> None:
+    """All else has the same bits there."""
+    functions = gelu, partial(mildly, factor)
+    verdict = compared(*(partial(train, partial(Projected, one), loss, True) for one in functions), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "forward", 0), verdict.explanation
+
+
 def hooked(function: Function) -> nn.Module:
     """A model whose zero bias gets another gradient: that is nothing that its forward pass makes."""
     model = zero_bias(function)

@@ -141,6 +141,10 @@ class Difference:
         samples = max(self.numbers("num_samples"))
         return {name for name in self.of_other_size if min(self._counts()[name]) > samples}
 
+    def numbers_of(self, activation: str) -> tuple[int, int]:
+        """Return of how many numbers an activation is in both runs, which both have."""
+        return self._counts()[activation]
+
     def _counts(self) -> dict[str, tuple[int, int]]:
         """Return of how many numbers both runs' activations are, of those that both have."""
         left, right = (trace.numbers(self.row) for trace in self.traces)

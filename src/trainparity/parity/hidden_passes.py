@@ -15,6 +15,7 @@ from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, module_of
+from trainparity.parity.zero_weights import without_effect
 
 if TYPE_CHECKING:
     from trainparity.parity.difference import Difference
@@ -43,7 +44,7 @@ def passes_part(difference: "Difference") -> bool:
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
         if of_outputs or other_loss or _has_other_values_beside(difference, other_size):
             return True
-        return not chain.unread and carries_on(difference, other_size)
+        return (not chain.unread and carries_on(difference, other_size)) or bool(parted_at_weights(difference))
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = [name for name in passed if not name.startswith(INPUT)]
@@ -68,24 +69,29 @@ def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
 def parted_at_weights(difference: "Difference") -> list[str]:
     """Return the parameters whose gradients are apart though what modules return and are given back has the same bits.
 
-    As where weights that are zero hide what they are given from all that comes after, and from all behind them. What is
-    computed in another form there rounds less.
+    As where weights that are zero hide what they are given from all that comes after, and from all behind them: these
+    alone are looked at in another cut. What is computed in another form there, or summed otherwise, rounds less.
     """
-    chain, layout = difference.chain, difference.left.layout
-    if not is_coarse(layout) or not difference.same_precision or not passed_alike(difference):
+    chain, layout, row = difference.chain, difference.left.layout, difference.row
+    if not is_coarse(layout) or not difference.same_precision or difference.distance("start"):
         return []
-    if chain.other_bits or chain.given_other_bits or len(inside(chain.given_back)) < _SEVERAL:
+    if chain.other_bits or chain.given_other_bits:
         return []
-    apart = difference.distances("gradient")[difference.row, :-1] > REROUNDED * layout.unit_roundoff
-    many = [math.prod(shape) >= _NUMBERS for shape in layout.parameters.values()]
-    return difference.named(apart & torch.tensor(many))
+    zero, alike = without_effect(difference), passed_alike(difference)
+    others = set(layout.parameters) if alike and len(inside(chain.given_back)) >= _SEVERAL else set()
+    counts = {name: math.prod(shape) for name, shape in layout.parameters.items()}
+    looked_at = [count >= _FEW and name in zero | others for name, count in counts.items()]
+    noisy = torch.tensor([not alike or count < _NUMBERS for count in counts.values()])
+    excused = torch.where(noisy, ROUNDED * difference.floor["gradient"][row, :-1], 0.0)
+    excused = excused.clamp(min=REROUNDED * layout.unit_roundoff)
+    return difference.named((difference.distances("gradient")[row, :-1] > excused) & torch.tensor(looked_at))
 
 
 _SEVERAL = 2
 """Modules inside of the model that must show that a backward pass is the same."""
 
-_NUMBERS = 32
-"""Numbers of a parameter from which on the distance of its gradient is no matter of chance."""
+_FEW, _NUMBERS = 8, 32
+"""Numbers of a parameter from which on its gradient says something, and its distance is no matter of chance."""
 
 
 def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:

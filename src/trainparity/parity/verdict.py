@@ -144,10 +144,10 @@ def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], 
     off = {one.kind: one.distance_over_floor for one in worst}
     widths = {"gradient": gradient_width(left, floor), "update": update_width(left, floor)}
     updates = _LOST / widths["update"] if widths["update"] else INFINITE
-    wide = None
-    if updates < _APART or off.get("update", 0.0) > updates:
+    wide, furthest = None, max(off.values(), default=0.0)
+    if off.get("update", 0.0) > (updates if updates >= _APART else _HARDLY_APART):
         wide = "update"
-    elif narrow < _NARROWEST or max(off.values(), default=0.0) > narrow:
+    elif furthest > (narrow if narrow >= _NARROWEST else _HARDLY_APART):
         wide = "gradient"
     if wide is None:
         return None
@@ -185,6 +185,9 @@ _WIDEST = 0.5
 
 _NARROWEST = 4
 """The smallest margin: right runs lie nearer to the reference than that, in any format."""
+
+_HARDLY_APART = 1 / 16
+"""Floors by which runs may be apart where these are too wide: what would be seen is then a small part of them."""
 
 _LOST = 1.0
 """Relative distance of an update that is lost: no floor times its margin may excuse it."""

@@ -48,3 +48,12 @@ def test_the_options_of_a_sharded_optimizers_groups_are_those_of_the_one_inside(
     sharded = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, lr=1e-3)
     found = settings_by_parameter(sharded, list(model.parameters()))
     assert found["weight_decay"].tolist() == [0.1, 0.0]
+
+
+def test_a_group_that_a_sharded_optimizer_got_later_has_the_options_of_the_one_inside(mesh: DeviceMesh) -> None:
+    """Its own group lacks them; those of the others it was given."""
+    model = nn.Linear(2, 1)
+    sharded = ZeroRedundancyOptimizer([model.weight], optimizer_class=torch.optim.AdamW, lr=1e-3, eps=1e-6)
+    sharded.add_param_group({"params": [model.bias], "weight_decay": 0.0})
+    found = settings_by_parameter(sharded, list(model.parameters()))
+    assert found["eps"].tolist() == [1e-6, 1e-6] and found["betas.1"].tolist() == [0.999, 0.999]

@@ -92,6 +92,8 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     chain = difference.chain
     if chain.judged and _is(factor, chain.factor) and _is_another(difference, factor):
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
+    if chain.judged and not chain.other_bits and chain.given_same_bits and _is(factor, difference.own_factor):
+        return False  # backward makes it of the same gradient, as behind an adapter whose last weights are still zero
     counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
     if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
         return False

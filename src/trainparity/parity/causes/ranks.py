@@ -146,6 +146,9 @@ def never_averaged(difference: Difference) -> Finding | None:
     own = [own_alone(trace, difference.row) for trace in difference.traces]
     if own[0] == own[1] or not backward_makes_equal(difference):
         return None  # an optimizer may average them inside of its step, and something else be wrong
+    off = set(difference.beyond["gradient"])
+    if set(difference.left.layout.parameters) - off and set(difference.beyond["update"]) <= off:
+        return None  # as it does, then: the others' updates are those of averages
     return Finding(
         f"the gradients of {difference.who(own[0])} are not averaged: each rank applies those that it has made itself",
         {"run": difference.who(own[0])},

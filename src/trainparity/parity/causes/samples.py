@@ -58,8 +58,18 @@ def _of_other_length(difference: Difference) -> bool:
     """
     counts, given = difference.numbers("num_samples"), difference.left.layout.activations
     first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
-    longer = counts[0] == counts[1] and first in difference.of_other_size
-    return longer and not _same_over_the_run(difference) and not _in_other_steps(difference)
+    if counts[0] != counts[1] or first not in difference.of_other_size or _end_with_zero(difference, str(first)):
+        return False
+    return not _same_over_the_run(difference) and not _in_other_steps(difference)
+
+
+def _end_with_zero(difference: Difference, given: str) -> bool:
+    """Tell whether samples are others that end with another number of zeros, which are tokens as any other.
+
+    Of the same ones, padded or cut to another length, each that is known by something else would be longer.
+    """
+    ours, theirs = difference.numbers_of(given)
+    return abs(ours - theirs) < len(without(*(identities(trace, difference.row) for trace in difference.traces)))
 
 
 def _in_other_steps(difference: Difference) -> bool:
@@ -173,7 +183,17 @@ def _apart(trace: Trace, row: int) -> list[int]:
 
 
 def _groups_differ(difference: Difference) -> bool:
-    return any(_apart(trace, difference.row) for trace in difference.traces)
+    """Tell whether ranks of a group see other samples, and train otherwise: a plan may cut what the model is given."""
+    if not any(_apart(trace, difference.row) for trace in difference.traces):
+        return False
+    return not (difference.same_precision and _seen_together(difference))
+
+
+def _seen_together(difference: Difference) -> bool:
+    """Tell whether the ranks' samples are together those of the other run, and make the same gradient."""
+    hashes = difference.pair("samples")
+    agree = difference.distance("gradient") <= difference.margin * difference.noise("gradient")
+    return hashes is not None and torch.equal(*hashes) and agree
 
 
 @rule(

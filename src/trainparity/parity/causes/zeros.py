@@ -6,6 +6,7 @@ from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, same_s
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
 from trainparity.parity.hidden_passes import parted_at_weights
+from trainparity.parity.zero_weights import silent, without_effect
 from trainparity.records.numbers import exact
 
 
@@ -19,7 +20,7 @@ from trainparity.records.numbers import exact
 def scaled_by_zeros(difference: Difference) -> Finding | None:
     """A factor of what weights of zero make, which rounding would hide."""
     found = inner_factors(difference)
-    if not found or not set(found) <= _without_effect(difference):
+    if not found or not set(found) <= without_effect(difference):
         return None
     names = list(found)
     return Finding(
@@ -42,9 +43,9 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
     parameters = [name for name in difference.beyond["gradient"] if name != ALL] or parted_at_weights(difference)
     if not parameters or not same_start(difference) or not chain.outputs_agree:
         return None
-    if chain.backward or chain.given_otherwise or not set(parameters) <= _without_effect(difference):
+    if chain.backward or chain.given_otherwise or not set(parameters) <= without_effect(difference):
         return None
-    if backward_makes_equal(difference):
+    if difference.distance("gradient") > difference.tolerance and backward_makes_equal(difference):
         return None  # something changes them after backward
     return Finding(
         f"what {parameters[0].removesuffix('.weight')} is given, or makes of it, differs in {difference.runs[1]} from "
@@ -65,36 +66,10 @@ def hidden_behind_zeros(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not same_start(difference) or not chain.outputs_agree or chain.given_otherwise or chain.one_sided:
         return None
-    if not chain.backward or not set(chain.backward) <= set.intersection(*_silent(difference)):
+    if not chain.backward or not set(chain.backward) <= set.intersection(*silent(difference)):
         return None
     return Finding(
         f"what is made of the output of {chain.backward[-1]} differs in {difference.runs[1]} from "
         f"{difference.runs[0]}: that is zero in this step and hides it in what the model returns, not on the way back",
         {"modules": chain.backward, "equal": [*EQUAL, "gradients of the outputs"]},
     )
-
-
-def _silent(difference: Difference) -> list[set[str]]:
-    """Return what returns nothing but zeros, by run."""
-    found = []
-    for trace in difference.traces:
-        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
-        found.append({name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen})
-    return found
-
-
-def _without_effect(difference: Difference) -> set[str]:
-    """Return the parameters that are zero before the step, of modules that return zeros; or that are no module's own.
-
-    Those are matrices beside another module in one, as an adapter's, and gates. Another module's bias hides nothing.
-    """
-    found = set(difference.left.layout.parameters)
-    for trace, silent in zip(difference.traces, _silent(difference), strict=True):
-        nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
-        weights = [name for name, filled in zip(trace.layout.parameters, nonzero, strict=True) if not filled]
-        found &= {name for name in weights if not name.endswith((".weight", ".bias")) or _owner(name) in silent}
-    return {name for name in found if "bias" not in name or f"{_owner(name)}.weight" in found}
-
-
-def _owner(parameter: str) -> str:
-    return parameter.rpartition(".")[0]

@@ -1,0 +1,32 @@
+"""Weights that are zero: they hide from all that comes after what they are given, but not from their own gradient."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+def silent(difference: "Difference") -> list[set[str]]:
+    """Return what returns nothing but zeros, by run."""
+    found = []
+    for trace in difference.traces:
+        returned = trace.arrays["activation/sketch"][difference.row].any(1).tolist()
+        found.append({name for name, seen in zip(trace.layout.activations, returned, strict=True) if not seen})
+    return found
+
+
+def without_effect(difference: "Difference") -> set[str]:
+    """Return the parameters that are zero before the step, of modules that return zeros; or that are no module's own.
+
+    Those are matrices beside another module in one, as an adapter's, and gates. Another module's bias hides nothing.
+    """
+    found = set(difference.left.layout.parameters)
+    for trace, quiet in zip(difference.traces, silent(difference), strict=True):
+        nonzero = trace.arrays["start/sketch"][difference.row].any(1).tolist()
+        weights = [name for name, filled in zip(trace.layout.parameters, nonzero, strict=True) if not filled]
+        found &= {name for name in weights if not name.endswith((".weight", ".bias")) or _owner(name) in quiet}
+    return {name for name in found if "bias" not in name or f"{_owner(name)}.weight" in found}
+
+
+def _owner(parameter: str) -> str:
+    return parameter.rpartition(".")[0]

@@ -1,0 +1,46 @@
+"""Modes and rates of modules, in whichever pass of a step they are others."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from tests.support.against_twins import LABELS, compared, train
+
+
+def train_in_two(second_evaluates: bool, folder: Path, twin: int) -> None:
+    """Train in two micro-batches a step, of which the second may be in evaluation mode: a new epoch begins there."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            samples = torch.randn(16, 4, generator=draws)
+            for place, (some, labels) in enumerate(zip(samples.chunk(2), LABELS.chunk(2), strict=True)):
+                model.train(not (place and second_evaluates))
+                nn.functional.cross_entropy(model(some), labels).div(2).backward()
+            optimizer.step()
+
+
+def test_evaluation_mode_in_a_later_pass_of_a_step_is_named(tmp_path: Path) -> None:
+    verdict = compared(partial(train_in_two, False), partial(train_in_two, True), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "eval-mode"), verdict.explanation
+
+
+def dropping(rate: float) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(rate), nn.Linear(16, 10))
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_another_rate_of_dropout_draws_the_same_numbers(coarse: bool, tmp_path: Path) -> None:
+    def loss(outputs: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(outputs.float(), LABELS)
+
+    verdict = compared(*(partial(train, partial(dropping, rate), loss, coarse) for rate in (0.1, 0.2)), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+    assert "2 drops 0.1 in" in (verdict.explanation or "")
