@@ -3,9 +3,10 @@
 import math
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import own_gradients_agree, same_start
+from trainparity.parity.causes.passes import adds_up, own_gradients_agree, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
 from trainparity.records.numbers import exact
@@ -15,21 +16,26 @@ from trainparity.records.numbers import exact
     "loss-or-targets",
     "loss",
     proof="outputs and the gradient of the loss by them agree, and the gradients of parameters differ by a multiple of "
-    "the weights, or in all of them about in their direction: a term of the loss that takes the weights",
+    "the weights, or of what these have moved by, or in all of them about in their direction: a term of the loss that "
+    "takes the weights",
     advice="compare the terms of the loss that take the weights, such as an L2 or L1 penalty",
 )
 def weights_penalised(difference: Difference) -> Finding | None:
     """A norm of the weights is part of the loss, or weighs otherwise in it."""
-    if not _of_another_term(difference):
+    made = own_gradients_agree(difference) is False
+    if not _outputs_agree_alone(difference) or not (made or all(adds_up(t, difference.row) for t in difference.traces)):
         return None
     alike = "the model returns the same, and the gradient of the loss by that agrees"
-    if (found := _multiple_of_the_weights(difference)) is not None:
-        return Finding(
-            f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times the "
-            f"weights, in {some(found[1])}; {alike}",
-            {"factor": found[0], "parameters": found[1]},
-        )
-    if cosines := _along_the_weights(difference):
+    start = difference.left.arrays["start/sketch"]
+    row = difference.row
+    for weights, what in ((start[row], "the weights"), (start[row] - start[0], "what the weights have moved by")):
+        if (found := _multiple_of(weights, difference)) is not None:
+            return Finding(
+                f"the gradient of {difference.runs[1]} is that of {difference.runs[0]} and {exact(found[0], 4)} times "
+                f"{what}, in {some(found[1])}; {alike}",
+                {"factor": found[0], "parameters": found[1]},
+            )
+    if made and (cosines := _along_the_weights(difference)):
         return Finding(
             f"the gradient of {difference.runs[1]} differs from that of {difference.runs[0]} in the direction of the "
             f"weights, as by the signs of them, in {some(list(cosines))}; {alike}",
@@ -48,7 +54,7 @@ def weights_penalised(difference: Difference) -> Finding | None:
 def gradients_penalised(difference: Difference) -> Finding | None:
     """A term of the loss is made of gradients, and weighs otherwise in it, or is in one run only."""
     made = [trace.layout.differentiable for trace in difference.traces]
-    if not any(made) or not _of_another_term(difference):
+    if not any(made) or not _outputs_agree_alone(difference) or own_gradients_agree(difference) is not False:
         return None
     return Finding(
         "the model returns the same in both runs, and the gradient of the loss by that agrees; the loss has a term "
@@ -57,19 +63,26 @@ def gradients_penalised(difference: Difference) -> Finding | None:
     )
 
 
-def _of_another_term(difference: Difference) -> bool:
+def _outputs_agree_alone(difference: Difference) -> bool:
     """Tell whether outputs and the gradient of the loss by them agree, and gradients of parameters do not."""
     chain = difference.chain
     if difference.stage != "gradient" or not chain.outputs_agree or not same_start(difference):
         return False
-    return not set(chain.judged) & set(chain.backward) and own_gradients_agree(difference) is False
+    return not set(chain.judged) & set(chain.backward)
 
 
-def _multiple_of_the_weights(difference: Difference) -> tuple[float, list[str]] | None:
-    """Return the number of times that the weights are added to the gradients that differ, and which; None if not so."""
+def _multiple_of(weights: Tensor, difference: Difference) -> tuple[float, list[str]] | None:
+    """Return how often weights, or differences of them, are added to the gradients that differ; None if not so.
+
+    And to which. A penalty on the distance from the weights that a run begins with is no multiple of these themselves
+    (L2-SP, Li et al., 2018; EWC; FedProx).
+
+    Args:
+        weights: Their sketches, float64 [P, S].
+        difference: Of the runs.
+    """
     places = [i for i, name in enumerate(difference.left.layout.parameters) if name in difference.beyond["gradient"]]
     ours, theirs = (trace.arrays["gradient/sketch"][difference.row] for trace in difference.traces)
-    weights = difference.left.arrays["start/sketch"][difference.row]
     found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
     if not found or len(found) < len([place for place in places if ours[place].any()]):
         return None
