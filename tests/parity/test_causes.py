@@ -267,6 +267,11 @@ PROVED: dict[str, list[Pair]] = {
     "grad-scaler": [
         ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
         ({}, {"gradients": OFF, "scale__clipped": whole(T).bool(), "scale__value": ones(T, value=1024)}),
+        (
+            {"scale__value": ones(T, value=1024)},
+            {"scale__value": ones(T, value=1024), "gradients": scaled(1 / 1024),
+             "rank__micro": trace().arrays["rank/micro"]},
+        ),
     ],
     "missing-backward": [
         (

@@ -70,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     clipping.clipped_while_scaled,
     precision.overflow,
     unmoved.frozen_parameter,
+    scaler.unscaled_again,
     by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic, or that of some parameters.
     zeros.scaled_by_zeros,

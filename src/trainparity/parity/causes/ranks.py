@@ -124,8 +124,11 @@ def _last_adds_nothing(trace: Trace, row: int) -> bool:
     held = trace.arrays["rank/held"][row]
     if not 2 <= count <= held.shape[1] or trace.arrays["rank/micro"][row].any():
         return False
-    before, after = float(held[:, count - 1].square().sum()), float(trace.arrays["gradient/norm"][row].square().sum())
-    return before > 0 and abs(before / after - 1) < _EXACT if after else False
+    before, left = held[:, count - 1], trace.arrays["rank/left"][row]
+    if left.shape[1] >= count and left[:, count - 1].any():  # what was seen where the pass ended
+        return bool(before.any()) and torch.allclose(before, left[:, count - 1], rtol=_EXACT, atol=0.0)
+    whole, after = float(before.square().sum()), float(trace.arrays["gradient/norm"][row].square().sum())
+    return whole > 0 and abs(whole / after - 1) < _EXACT if after else False
 
 
 _EXACT = 1e-12

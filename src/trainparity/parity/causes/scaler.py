@@ -1,6 +1,8 @@
 """The loss scale left in the gradients."""
 
+from trainparity.parity.causes.by_hand import kept_after_backward
 from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.passes import own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.records.numbers import exact
 
@@ -32,3 +34,29 @@ def grad_scaler(difference: Difference) -> Finding | None:
         evidence,
         advice="call scaler.step(optimizer), which unscales them, instead of optimizer.step()",
     )
+
+
+@rule(
+    "grad-scaler",
+    "clipping",
+    proof="backward makes equal gradients, and one run takes the loss scale out of them once more",
+    advice="take the loss scale out once: scaler.step(optimizer) does so, unless scaler.unscale_(optimizer) has",
+)
+def unscaled_again(difference: Difference) -> Finding | None:
+    """The loop divides gradients by the loss scale that the scaler takes out of them as well."""
+    scale = max(difference.numbers("scale/value"))
+    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    if difference.stage != "gradient" or scale <= 1 or not all(kept) or own_gradients_agree(difference) is not True:
+        return None
+    less = kept[0] / kept[1]
+    if min(abs(less / scale - 1), abs(less * scale - 1)) > _AS_SCALED:
+        return None
+    return Finding(
+        f"backward makes equal gradients, and in {difference.who(less < 1)} they are divided by the loss scale "
+        f"{exact(scale)} once more",
+        {"loss_scale": scale, "kept": kept},
+    )
+
+
+_AS_SCALED = 1e-3
+"""Part by which what is kept of a gradient may be off the loss scale."""
