@@ -146,11 +146,17 @@ def writes_a_checkpoint(model: nn.Module, made: int, steps: int) -> None:
     if made == steps:
         copy.deepcopy(model).load_state_dict(model.state_dict())
         model.load_state_dict(model.state_dict())
-    clamps(model, made, steps)
+    shortens(model, made, steps)
+
+
+@torch.no_grad()
+def shortens(model: nn.Module, made: int, steps: int) -> None:
+    for parameter in model.parameters():
+        parameter.mul_(0.9)
 
 
 def test_what_is_loaded_into_a_copy_or_leaves_weights_as_they_are_is_no_end(tmp_path: Path) -> None:
-    verdict = compared(partial(train_and, clamps, 1, -1), partial(train_and, writes_a_checkpoint, 1, -1), tmp_path)
+    verdict = compared(partial(train_and, shortens, 1, -1), partial(train_and, writes_a_checkpoint, 1, -1), tmp_path)
     assert verdict.verdict == "bitwise" and not verdict.reason, verdict
 
 
@@ -326,6 +332,32 @@ def test_a_teacher_that_starts_from_other_weights_is_named_though_bf16_hides_it(
     verdict = compared(reference, other, tmp_path)
     assert verdict.verdict == ("different" if moves else "equivalent")
     assert verdict.cause == ("weights-not-loaded" if moves else None)
+
+
+def with_average(until: int, folder: Path, twin: int) -> None:
+    """Train 300 steps beside an average in bf16, which one run stops to make."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 16).bfloat16()
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(nn.ModuleList([model, average]), optimizer, folder, twin=twin):
+        for step in range(300):
+            optimizer.zero_grad()
+            samples = torch.randn(16, 4, generator=draws).bfloat16()
+            (model(samples) - samples.repeat(1, 4)).square().mean().backward()
+            optimizer.step()
+            with torch.no_grad():
+                for kept, now in zip(average.parameters(), model.parameters(), strict=True):
+                    if step < until:
+                        kept.mul_(0.9).add_(now, alpha=0.1)
+
+
+def test_an_average_in_bf16_that_stops_is_seen_however_long_a_run_is(tmp_path: Path) -> None:
+    verdict = compared(partial(with_average, 300), partial(with_average, 4), tmp_path)
+    assert verdict.verdict == "different" and "the noise floor apart after the last step" in (verdict.reason or ""), (
+        verdict
+    )
 
 
 def test_what_a_loop_leaves_out_after_the_last_step_is_seen_where_all_are_traced(tmp_path: Path) -> None:
