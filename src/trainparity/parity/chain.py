@@ -1,13 +1,14 @@
 """Where on the way of one step two runs part: what modules return, and the gradients that come back through them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainparity.parity.comparable_rows import called_otherwise, comparable, passed_alike
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.other_arithmetic import first_other_bits, further_than_twins
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, is_of_sums, module_of
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
@@ -92,15 +93,15 @@ class Chain:
         if loss_is_exact:  # what such outputs are given rounds where it is stored, and nowhere else
             gradients.narrow(judged, unit / 2)
         factor = gradients.factor(judged) if judged else 1.0
-        handed_on = _MAGNIFIED * values.furthest(_made(names)) if alike else 0.0
+        handed_on = _MAGNIFIED * values.furthest(made(names)) if alike else 0.0
         return cls(
             names=names,
             outputs=outputs,
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
-            further_than_twins=_further_than_twins(difference, values, other_bits),
+            further_than_twins=further_than_twins(difference, values, other_bits),
             lost=values.lost(),
-            plainly_other=values.apart(_made(names), _PLAINLY),
+            plainly_other=values.apart(made(names), _PLAINLY),
             other_bits=other_bits,
             given_other_bits=gradients.apart(given_back, _same(alike)),
             given_more_than_stored=gradients.apart(given_back, unit / 16),
@@ -125,7 +126,7 @@ class Chain:
 
         Of a model that returns its loss alone it is what its modules return.
         """
-        inside = set(self.outputs or _made(self.names))
+        inside = set(self.outputs or made(self.names))
         if inside & set(self.forward):
             return False
         if inside & set(self.lost):
@@ -157,7 +158,7 @@ class Chain:
 
         None where the first of all differs already, as on another device.
         """
-        return _first_other_bits(self.names, self.other_bits)
+        return first_other_bits(self.names, self.other_bits)
 
     @property
     def inside(self) -> list[str]:
@@ -173,33 +174,6 @@ class Chain:
 def _same(alike: bool) -> float:
     """Return the relative distance of sums of the same numbers: in another order or cut of the samples they round."""
     return 0.0 if alike else _SUMMED_OTHERWISE
-
-
-def _further_than_twins(difference: "Difference", values: Pairs, other_bits: Collection[str]) -> list[str]:
-    """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
-    if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
-        return []
-    first = _first_other_bits(values.names, other_bits)
-    if difference.distance("start") or first is None:
-        return []
-    numbers = difference.left.numbers(difference.row)
-    many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
-    further = values.beyond([name for name in _made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
-    if first in further or first not in many or _has_weights(difference, first):
-        return further
-    # What a module without weights returns of the same bits was rounded there alone.
-    return [*values.apart([first], _OF_ONE_FUNCTION * difference.left.layout.unit_roundoff), *further]
-
-
-def _has_weights(difference: "Difference", activation: str) -> bool:
-    return any(name.startswith(f"{module_of(activation)}.") for name in difference.left.layout.parameters)
-
-
-def _first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:
-    """Return the first that is not equal to the last bit, behind others that are; None where the very first is not."""
-    made = _made(names)
-    first = next((name for name in made if name in other_bits), None)
-    return first if first is not None and first != made[0] else None
 
 
 def _loss_is_fine(difference: "Difference") -> bool:
@@ -231,18 +205,6 @@ def _given_to_one(difference: "Difference") -> list[str]:
 _SUMMED_OTHERWISE = 1e-12
 """Part by which sums of the same numbers in float64 differ in another order; 2e-16 was seen."""
 
-OTHER_ARITHMETIC = 1.5
-"""Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand
-against fused: normalisation, activations, attention, rotary embeddings and sums of products lie at up to 0.8 floors of
-that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x sigmoid(1.7 x) as GELU at 1.6 and more."""
-
-_OF_ONE_FUNCTION = 2
-"""Unit roundoffs that what one function returns may be apart for another form of it; one rounding makes 0.4, a
-leaky slope of 0.01 2.5."""
-
-_MANY = 64
-"""Numbers from which on the distance of an activation is no matter of chance."""
-
 _PLAINLY = 0.05
 """Relative distance of what modules return that, as it reaches no output and no gradient, is another formulation."""
 
@@ -258,8 +220,3 @@ floors: other padding lay 20 to 45 floors apart, and its gradient half a floor."
 
 _MAGNIFIED = 4
 """How many times further beyond their floor gradients may be than the outputs that they belong to, for that alone."""
-
-
-def _made(names: Sequence[str]) -> list[str]:
-    """Return what the model's modules return, without what it is given."""
-    return [name for name in names if not name.startswith(INPUT)]

@@ -14,7 +14,7 @@ from trainparity.parity.chain import REROUNDED, ROUNDED
 from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, module_of
+from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made, module_of
 from trainparity.parity.zero_weights import without_effect
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def passes_part(difference: "Difference") -> bool:
         return (not chain.unread and carries_on(difference, other_size)) or bool(parted_at_weights(difference))
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
-        passed = [name for name in passed if not name.startswith(INPUT)]
+        passed = made(passed)
         if chain.outputs_agree and not given and _is_another_formulation(difference, passed):
             passed = [name for name in passed if name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
@@ -62,8 +62,8 @@ def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
     """
     chain = difference.chain
     further = [name for name in chain.further_than_twins if name not in other_size and not depends_on_cut(name)]
-    made = [name for name in chain.names if not name.startswith(INPUT)]
-    return bool(further) and bool(set(chain.judged or made[-1:]) & set(chain.other_bits))
+    ends = chain.judged or made(chain.names)[-1:]
+    return bool(further) and bool(set(ends) & set(chain.other_bits))
 
 
 def parted_at_weights(difference: "Difference") -> list[str]:

@@ -22,6 +22,7 @@ from trainparity.parity.causes import (
     randomness,
     ranks,
     rate,
+    replicas,
     samples,
     scaler,
     start,
@@ -39,7 +40,7 @@ RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
     unmoved.steps_left_out,
     update.evaluated_again,
-    samples.apart_in_a_group,
+    replicas.apart_in_a_group,
     ranks.clipped_by_own_norms,
     ranks.ranks_disagree,
     start.changed_between_steps,

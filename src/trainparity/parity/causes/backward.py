@@ -20,7 +20,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut
+from trainparity.parity.recording.names import INPUT, depends_on_cut, made
 from trainparity.records.numbers import exact
 
 
@@ -41,7 +41,7 @@ def backward(difference: Difference) -> Finding | None:
         return _cut_off(difference, unused)
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
-    off = [name for name in chain.backward or chain.parts_on_the_way_back if not name.startswith(INPUT)]
+    off = made(chain.backward or chain.parts_on_the_way_back)
     scaled = abs(difference.own_factor / chain.factor - 1) > tolerance_of(difference)
     if not off and not scaled and own_gradients_agree(difference) is not False:
         return _changed_later(difference)

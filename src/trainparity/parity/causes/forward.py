@@ -5,10 +5,10 @@ import torch
 from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
-from trainparity.parity.chain import OTHER_ARITHMETIC
 from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import carries_on, scaled_and_back
 from trainparity.parity.margin import is_coarse
+from trainparity.parity.other_arithmetic import OTHER_ARITHMETIC
 from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut
 from trainparity.parity.sketch_pairs import Pairs
 

@@ -9,7 +9,7 @@ from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.causes.samples import at_their_places, over_the_run
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT
+from trainparity.parity.recording.names import made
 
 
 @rule(
@@ -35,7 +35,7 @@ def _other_input(difference: Difference) -> bool:
     if difference.stage != "gradient" or difference.beyond["start"] or not by_content or hashes is None:
         return False
     chain = difference.chain
-    inside = chain.touched or [name for name in chain.forward if not name.startswith(INPUT)]
+    inside = chain.touched or made(chain.forward)
     # A layer that is still zero hides it from the outputs, and not from the gradients of what lies before the layer.
     same_loss = bool(chain.judged) and not set(chain.judged) & set(chain.backward)
     other_inputs = set(chain.other_inputs) - difference.padded_otherwise

@@ -8,7 +8,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT
+from trainparity.parity.recording.names import made
 from trainparity.records.numbers import exact
 
 
@@ -116,7 +116,7 @@ def other_value(difference: Difference) -> Finding | None:
     of_same_bits = (difference.passes_part and difference.other_loss_of_same_bits) or bool(inner_factors(difference))
     if not (beyond or (of_same_bits and other_losses(difference))):
         return None
-    off = [name for name in chain.backward if not name.startswith(INPUT)]
+    off = made(chain.backward)
     inside = "a term of it takes what lies inside of the model"
     hidden = is_coarse(difference.left.layout) and not chain.given_same_bits
     if hidden or set(chain.judged) & set(chain.bent):  # within the margin of a coarse format

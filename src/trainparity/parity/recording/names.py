@@ -50,6 +50,11 @@ def depends_on_cut(name: str) -> bool:
     return name.endswith(_WHOLE)
 
 
+def made(names: Sequence[str]) -> list[str]:
+    """Return what modules return, or the model, without what it is given."""
+    return [name for name in names if not name.startswith(INPUT)]
+
+
 def inside(names: Sequence[str]) -> list[str]:
     """Return what the model's modules return, without what the model itself is given and returns."""
     return [name for name in names if not name.startswith((INPUT, OUTPUT))]

@@ -1,0 +1,51 @@
+"""How far another arithmetic takes what modules return in a coarse format, and what is further apart than that."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from trainparity.parity.margin import is_coarse
+from trainparity.parity.recording.names import is_of_sums, made, module_of
+from trainparity.parity.sketch_pairs import Pairs
+
+if TYPE_CHECKING:
+    from trainparity.parity.difference import Difference
+
+
+def further_than_twins(difference: "Difference", values: Pairs, other_bits: Collection[str]) -> list[str]:
+    """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
+    if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
+        return []
+    first = first_other_bits(values.names, other_bits)
+    if difference.distance("start") or first is None:
+        return []
+    numbers = difference.left.numbers(difference.row)
+    many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
+    further = values.beyond([name for name in made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
+    if first in further or first not in many or _has_weights(difference, first):
+        return further
+    # What a module without weights returns of the same bits was rounded there alone.
+    return [*values.apart([first], _OF_ONE_FUNCTION * difference.left.layout.unit_roundoff), *further]
+
+
+def _has_weights(difference: "Difference", activation: str) -> bool:
+    return any(name.startswith(f"{module_of(activation)}.") for name in difference.left.layout.parameters)
+
+
+def first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:
+    """Return the first that is not equal to the last bit, behind others that are; None where the very first is not."""
+    returned = made(names)
+    first = next((name for name in returned if name in other_bits), None)
+    return first if first is not None and first != returned[0] else None
+
+
+OTHER_ARITHMETIC = 1.5
+"""Floors that outputs of another implementation may be apart, of the same weights and inputs. Measured in bf16, by hand
+against fused: normalisation, activations, attention, rotary embeddings and sums of products lie at up to 0.8 floors of
+that operation alone, and at up to 0.5 in models; a leaky slope of 0.01 and x sigmoid(1.7 x) as GELU at 1.6 and more."""
+
+_OF_ONE_FUNCTION = 2
+"""Unit roundoffs that what one function returns may be apart for another form of it; one rounding makes 0.4, a
+leaky slope of 0.01 2.5."""
+
+_MANY = 64
+"""Numbers from which on the distance of an activation is no matter of chance."""
