@@ -126,3 +126,28 @@ def test_a_constant_in_the_loss_beside_an_embedding_by_a_product_is_the_same_tra
     ]
     verdict = compared(*runs, tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+class Looked(nn.Module):
+    """A model in bf16, many of whose tokens are one, which it looks up in a table or multiplies with it."""
+
+    def __init__(self, product: bool) -> None:
+        super().__init__()
+        self.table, self.inner, self.head = nn.Embedding(50, 16), nn.Linear(16, 16), nn.Linear(16, 10)
+        self.product = product
+        self.bfloat16()
+
+    def forward(self, values: Tensor) -> Tensor:
+        mixed = values @ torch.randn(4, 128, generator=torch.Generator().manual_seed(2))
+        tokens = torch.where(mixed > 2.2, 0, 1 + (100 * mixed).long().abs() % 49)
+        weights = self.table.weight
+        found = one_hot(tokens, 50).to(weights.dtype) @ weights if self.product else self.table(tokens)
+        return self.head(self.inner(found).tanh().mean(1))  # type: ignore[no-any-return]
+
+
+def test_rows_of_one_token_that_add_up_otherwise_are_the_same_training(tmp_path: Path) -> None:
+    def loss(outputs: Tensor) -> Tensor:
+        return cross_entropy(outputs.float(), LABELS)
+
+    verdict = compared(*(partial(train, partial(Looked, product), loss, False) for product in (False, True)), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

@@ -57,20 +57,16 @@ class Orthogonal(torch.optim.Optimizer):
         scaled: bool = True,
         dtype: torch.dtype = torch.bfloat16,
         lr: float = 0.02,
-        cautious: bool = False,
     ) -> None:
         super().__init__([p for p in parameters if p.ndim == 2], {"lr": lr})
-        self.steps, self.scaled, self.dtype, self.cautious = steps, scaled, dtype, cautious
+        self.steps, self.scaled, self.dtype = steps, scaled, dtype
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for p in group["params"]:
                 scale = max(1.0, p.shape[0] / p.shape[1]) ** 0.5 if self.scaled else 1.0
-                update = self._orthogonal(p.grad)
-                if self.cautious:  # Liang et al., 2024
-                    update *= update * p.grad > 0
-                p.sub_(update, alpha=group["lr"] * scale)
+                p.sub_(self._orthogonal(p.grad), alpha=group["lr"] * scale)
 
     def _orthogonal(self, gradient: Tensor) -> Tensor:
         if gradient.shape[0] > gradient.shape[1]:
@@ -172,7 +168,6 @@ WRONG: dict[str, tuple[Make, Make, int]] = {
     "no decay beside a sign": (Signed, partial(Signed, decay=0.0), 0),
     "Muon's iteration is cut short": (Orthogonal, partial(Orthogonal, steps=4), 0),
     "Muon's scale is left out": (Orthogonal, partial(Orthogonal, scaled=False), 0),
-    "Muon without a part of its update": (Orthogonal, partial(Orthogonal, cautious=True), 0),
 }
 
 

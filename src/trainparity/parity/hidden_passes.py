@@ -67,28 +67,24 @@ def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
 
 
 def parted_at_weights(difference: "Difference") -> list[str]:
-    """Return the parameters whose gradients are apart though what modules return and are given back has the same bits.
+    """Return weights of zero whose gradients are apart, though all else that comes and goes has the same bits.
 
-    As where weights that are zero hide what they are given from all that comes after, and from all behind them: these
-    alone are looked at in another cut. What is computed in another form there, or summed otherwise, rounds less.
+    They hide what they are given from all that comes after, and what comes back from all before. Other weights may add
+    up many rows otherwise, as an embedding those of one token.
     """
     chain, layout, row = difference.chain, difference.left.layout, difference.row
     if not is_coarse(layout) or not difference.same_precision or difference.distance("start"):
         return []
-    if chain.other_bits or chain.given_other_bits:
+    if chain.other_bits or chain.given_other_bits or not chain.given_back:
         return []
     zero, alike = without_effect(difference), passed_alike(difference)
-    others = set(layout.parameters) if alike and len(inside(chain.given_back)) >= _SEVERAL else set()
     counts = {name: math.prod(shape) for name, shape in layout.parameters.items()}
-    looked_at = [count >= _FEW and name in zero | others for name, count in counts.items()]
+    looked_at = [count >= _FEW and name in zero for name, count in counts.items()]
     noisy = torch.tensor([not alike or count < _NUMBERS for count in counts.values()])
     excused = torch.where(noisy, ROUNDED * difference.floor["gradient"][row, :-1], 0.0)
     excused = excused.clamp(min=REROUNDED * layout.unit_roundoff)
     return difference.named((difference.distances("gradient")[row, :-1] > excused) & torch.tensor(looked_at))
 
-
-_SEVERAL = 2
-"""Modules inside of the model that must show that a backward pass is the same."""
 
 _FEW, _NUMBERS = 8, 32
 """Numbers of a parameter from which on its gradient says something, and its distance is no matter of chance."""
@@ -157,6 +153,9 @@ def _more_than_another_form(difference: "Difference") -> bool:
             excused *= 0  # the same products make gradients of weights, but for what is added to these
     return bool((difference.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
 
+
+_SEVERAL = 2
+"""Modules inside of the model that must show that a backward pass is the same."""
 
 _NO_LOSS = 1e-30
 """What stands below a loss of zero."""

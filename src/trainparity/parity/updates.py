@@ -34,8 +34,6 @@ def made_otherwise(difference: "Difference") -> list[str]:
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
     alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
     further = coarse & alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
-    if coarse and alike and _given_same_bits(difference):
-        further |= (apart > _OF_SAME_BITS) & (apart > _TURNED * difference.floor["update"][row, :-1])
     chosen = more & (further | _explained(difference)) if more.any() else more
     return difference.named(chosen)
 
@@ -68,14 +66,6 @@ def _given_alike(difference: "Difference") -> bool:
     applied, other = (trace.arrays["applied/norm"][rows] for trace in difference.traces)
     kept = torch.allclose(applied, other, rtol=_OWN, atol=0.0)
     return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
-
-
-def _given_same_bits(difference: "Difference") -> bool:
-    """Tell whether what goes into the optimizer's step has had the same bits in both runs since the window began."""
-    rows = traced_since(difference)
-    if rows is None or difference.distances("start")[rows].any():
-        return False
-    return torch.equal(*(trace.arrays["gradient/digest"][rows] for trace in difference.traces))
 
 
 _GIVEN: tuple[Compared, ...] = ("gradient", "start")
@@ -129,12 +119,6 @@ _NEAR = 1 / 4
 
 _OF_EQUALS = 2
 """Floors that such an update may be apart; 1.4 were seen, of Newton and Schulz's iteration in bf16 against fp32."""
-
-_OF_SAME_BITS = 0.1
-"""Part by which the update of gradients and weights of the same bits may be apart: bf16 inside of Muon makes 0.04."""
-
-_TURNED = 0.6
-"""Floors of such an update, where a matrix is nearly singular: bf16 inside of Muon makes 0.41."""
 
 _ROUNDED = 16
 """Roundings of the weights that such an update may be apart."""

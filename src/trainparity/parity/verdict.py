@@ -119,7 +119,8 @@ def judge_traces(
         return verdict.unclear(unknown)
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
-    if wide := _too_wide(left, floor, narrow, worst, names[0]):
+    wide = None if _hardly_apart(left, right, worst) else _too_wide(left, floor, narrow, worst, names[0])
+    if wide:
         hidden = _in_one_coarse_format(left, right)
         advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)
@@ -144,15 +145,22 @@ def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], 
     off = {one.kind: one.distance_over_floor for one in worst}
     widths = {"gradient": gradient_width(left, floor), "update": update_width(left, floor)}
     updates = _LOST / widths["update"] if widths["update"] else INFINITE
-    wide, furthest = None, max(off.values(), default=0.0)
-    if off.get("update", 0.0) > (updates if updates >= _APART else _HARDLY_APART):
+    wide = None
+    if updates < _APART or off.get("update", 0.0) > updates:
         wide = "update"
-    elif furthest > (narrow if narrow >= _NARROWEST else _HARDLY_APART):
+    elif narrow < _NARROWEST or max(off.values(), default=0.0) > narrow:
         wide = "gradient"
     if wide is None:
         return None
     twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at the first step of a window"
     return f"the noise floor is too wide to prove anything: {twins}"
+
+
+def _hardly_apart(left: Trace, right: Trace, worst: Sequence[Worst]) -> bool:
+    """Tell whether runs are so near that no floor has to tell rounding from a fault, as with a fused optimizer."""
+    off = max((one.distance_over_floor for one in worst), default=0.0)
+    whole = max(float(distances(left, right, kind)[:, -1].amax()) for kind in ("gradient", "update"))
+    return off <= _HARDLY_APART and whole <= _HARDLY
 
 
 def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
@@ -186,8 +194,8 @@ _WIDEST = 0.5
 _NARROWEST = 4
 """The smallest margin: right runs lie nearer to the reference than that, in any format."""
 
-_HARDLY_APART = 1 / 16
-"""Floors by which runs may be apart where these are too wide: what would be seen is then a small part of them."""
+_HARDLY_APART, _HARDLY = 1 / 16, 1e-3
+"""Floors by which tensors, and part by which whole gradients and updates may be apart where floors are too wide."""
 
 _LOST = 1.0
 """Relative distance of an update that is lost: no floor times its margin may excuse it."""
