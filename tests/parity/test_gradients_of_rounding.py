@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import trainparity
-from tests.support.against_twins import LABELS, compared
+from tests.support.against_twins import compared, train_in_parts
 
 
 class Scaled(nn.Module):
@@ -26,19 +25,16 @@ class Scaled(nn.Module):
 
 def train(parts: int, still: int | None, folder: Path, twin: int) -> None:
     """Train 4 steps, in which a twin's number may by chance get a gradient of zero."""
-    torch.manual_seed(0)
-    model = Scaled()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, eps=1e-12)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            samples = torch.randn(16, 4, generator=draws)
-            for some, labels in zip(samples.chunk(parts), LABELS.chunk(parts), strict=True):
-                nn.functional.cross_entropy(model(some), labels).div(parts).backward()
-            if twin == still and model.scale.grad is not None:
-                model.scale.grad.zero_()
-            optimizer.step()
+
+    def before_update(model: nn.Module) -> None:
+        if twin == still and isinstance(model.scale, nn.Parameter) and model.scale.grad is not None:
+            model.scale.grad.zero_()
+
+    adam = partial(torch.optim.Adam, lr=0.01, eps=1e-12)
+    train_in_parts(
+        parts, False, folder, twin,
+        optimizer=lambda model: adam(model.parameters()), scale=1 / parts, before_update=before_update, make=Scaled,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("still", [None, 1, 2])

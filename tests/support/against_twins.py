@@ -26,11 +26,16 @@ def compared(reference: Training, test: Training, folder: Path) -> Verdict:
 LABELS = torch.arange(16) % 10
 
 
+def classifier() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+
+
 def train_in_parts(
     parts: int, coarse: bool, folder: Path, twin: int, *,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer], scale: float, before_update: Callable[[nn.Module], object],
+    make: Callable[[], nn.Module] = classifier,
 ) -> None:  # fmt: skip
-    """Train a new classifier for 4 steps of 16 samples [4] in so many passes, under bf16 autocast where asked.
+    """Train a new model for 4 steps of 16 samples [4] in so many passes, under bf16 autocast where asked.
 
     Args:
         parts: Passes of a step.
@@ -40,9 +45,10 @@ def train_in_parts(
         optimizer: Makes the optimizer.
         scale: What the mean loss of each pass is multiplied by.
         before_update: Called between backward and the update.
+        make: Makes the model.
     """
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    model = make()
     updates = optimizer(model)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, updates, folder, twin=twin, interval=1):

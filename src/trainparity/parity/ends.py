@@ -137,12 +137,12 @@ def _of_averages(reference: Trace) -> Tensor:
     """
     unheld = ~reference.arrays["held"].any(0)
     units = torch.tensor(list(reference.layout.stored().values()), dtype=torch.float64)
-    drift = torch.minimum(units * reference.layout.made / 4, (_STARTS * units).clamp(min=_DRIFT))
+    drift = torch.minimum(units * reference.layout.made / 4, (_DRIFT_IN_UNITS * units).clamp(min=_DRIFT))
     return torch.nn.functional.pad(torch.where(unheld, drift, 0.0), (0, 1))
 
 
-_DRIFT = 1e-3
-"""Part of an average that it may drift by in single precision, however long a run is."""
+_DRIFT, _DRIFT_IN_UNITS = 1e-3, 4
+"""Part of an average, and in a coarse format unit roundoffs, that it may drift by, however long a run is."""
 
 
 def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor) -> Verdict:

@@ -14,7 +14,8 @@ from trainparity.parity.chain import REROUNDED, ROUNDED
 from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made, module_of
+from trainparity.parity.other_arithmetic import has_weights
+from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made
 from trainparity.parity.zero_weights import without_effect
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def passes_part(difference: "Difference") -> bool:
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
         if of_outputs or other_loss or _has_other_values_beside(difference, other_size):
             return True
-        return (not chain.unread and carries_on(difference, other_size)) or bool(parted_at_weights(difference))
+        return bool(not chain.unread and further_on(difference)) or bool(parted_at_weights(difference))
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = made(passed)
@@ -55,15 +56,15 @@ def passes_part(difference: "Difference") -> bool:
     return (bool(off) and not chain.another_form(off)) or other_loss or bool(parted_at_weights(difference))
 
 
-def carries_on(difference: "Difference", other_size: Collection[str]) -> bool:
-    """Tell whether modules make something else of the same, in another cut, so that the model returns something else.
+def further_on(difference: "Difference") -> list[str]:
+    """Return what modules make otherwise of the same, in another cut, if the model returns something else for that.
 
     What alone is off has rows that are no samples: its sums depend on the cut.
     """
-    chain = difference.chain
+    chain, other_size = difference.chain, difference.of_other_size
     further = [name for name in chain.further_than_twins if name not in other_size and not depends_on_cut(name)]
     ends = chain.judged or made(chain.names)[-1:]
-    return bool(further) and bool(set(ends) & set(chain.other_bits))
+    return further if set(ends) & set(chain.other_bits) else []
 
 
 def parted_at_weights(difference: "Difference") -> list[str]:
@@ -99,9 +100,8 @@ def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> 
     row, first = difference.row, next(iter(passed), "")
     if first not in difference.chain.plainly_other:
         return False
-    weighs = any(name.startswith(f"{module_of(first)}.") for name in difference.left.layout.parameters)
     off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
-    return weighs and bool((off <= ROUNDED).all())
+    return has_weights(difference, first) and bool((off <= ROUNDED).all())
 
 
 def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:

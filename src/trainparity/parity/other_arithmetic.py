@@ -21,13 +21,14 @@ def further_than_twins(difference: "Difference", values: Pairs, other_bits: Coll
     numbers = difference.left.numbers(difference.row)
     many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
     further = values.beyond([name for name in made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
-    if first in further or first not in many or _has_weights(difference, first):
+    if first in further or first not in many or has_weights(difference, first):
         return further
     # What a module without weights returns of the same bits was rounded there alone.
     return [*values.apart([first], _OF_ONE_FUNCTION * difference.left.layout.unit_roundoff), *further]
 
 
-def _has_weights(difference: "Difference", activation: str) -> bool:
+def has_weights(difference: "Difference", activation: str) -> bool:
+    """Tell whether the module that an activation is of has parameters of its own."""
     return any(name.startswith(f"{module_of(activation)}.") for name in difference.left.layout.parameters)
 
 

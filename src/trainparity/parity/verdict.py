@@ -119,8 +119,8 @@ def judge_traces(
         return verdict.unclear(unknown)
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
-    wide = None if _hardly_apart(left, right, worst) else _too_wide(left, floor, narrow, worst, names[0])
-    if wide:
+    wide = _too_wide(left, floor, narrow, worst, names[0])
+    if wide and not _hardly_apart(left, right, worst):
         hidden = _in_one_coarse_format(left, right)
         advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)

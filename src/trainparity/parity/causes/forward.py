@@ -6,10 +6,10 @@ from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.hidden_passes import carries_on, scaled_and_back
+from trainparity.parity.hidden_passes import further_on, scaled_and_back
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.other_arithmetic import OTHER_ARITHMETIC
-from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut
+from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made
 from trainparity.parity.sketch_pairs import Pairs
 
 
@@ -97,12 +97,12 @@ def _hidden_by_the_cut(difference: Difference) -> str | None:
     chain = difference.chain
     if difference.distance("start") or not is_coarse(difference.left.layout) or same_cut(difference):
         return None
-    if carries_on(difference, difference.of_other_size):
-        return chain.further_than_twins[0]
+    if further := further_on(difference):
+        return further[0]
     if not chain.touched or chain.given_otherwise or not difference.floor.calibrated:
         return None
-    made = [name for name in chain.names if not name.startswith(INPUT) and not depends_on_cut(name)]
-    return next(iter(Pairs(difference, "activation", chain.names).beyond(made, 1.0, OTHER_ARITHMETIC)), None)
+    names = [name for name in made(chain.names) if not depends_on_cut(name)]
+    return next(iter(Pairs(difference, "activation", chain.names).beyond(names, 1.0, OTHER_ARITHMETIC)), None)
 
 
 _EQUAL_FACTOR = 0.02

@@ -28,12 +28,12 @@ class End:
         self._unrecorded = Unrecorded(model)
         self._written = False
         self._arrays: dict[str, Tensor] = {}
-        self._parts = list(model.modules())
+        self._own = {id(module) for module in model.modules()}
         self._loading: nn.Module | None = None
         """The part of the model that weights are being loaded into."""
         self._handles = [
             handle
-            for module in self._parts
+            for module in model.modules()
             for handle in (
                 module.register_load_state_dict_pre_hook(Hook(self._before_load)),  # type: ignore[no-untyped-call]
                 module.register_load_state_dict_post_hook(Hook(self._after_load)),  # type: ignore[no-untyped-call]
@@ -73,7 +73,7 @@ class End:
 
     def _before_load(self, module: nn.Module, *_: Any) -> None:
         """Look before the loop loads other weights; not those of a copy of the model, which has its hooks."""
-        if self._loading is None and any(module is part for part in self._parts):
+        if self._loading is None and id(module) in self._own:
             self._loading = module
             self._look()
 

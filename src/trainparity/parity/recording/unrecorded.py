@@ -15,14 +15,17 @@ _RECORDED: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 def given_up(optimizer: torch.optim.Optimizer) -> None:
     """Note that an optimizer's steps are recorded no more, though the recording of its model goes on."""
-    for one in (optimizer, *getattr(optimizer, "members", ())):
-        _RECORDED.discard(one)
+    _RECORDED.difference_update(_each(optimizer))
 
 
 def recorded(optimizer: torch.optim.Optimizer) -> None:
     """Note that an optimizer's steps are recorded."""
-    for one in (optimizer, *getattr(optimizer, "members", ())):
-        _RECORDED.add(one)
+    _RECORDED.update(_each(optimizer))
+
+
+def _each(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """Return an optimizer and those that step together in it."""
+    return [optimizer, *getattr(optimizer, "members", ())]
 
 
 class Unrecorded:
