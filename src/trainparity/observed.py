@@ -60,7 +60,11 @@ class Observed:
         sys.addaudithook(self._note)
         sys.meta_path.append(self._searched)  # the last one: it is asked for what no other finds
 
-    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _note(
+        self, event: str, arguments: tuple[Any, ...], *, finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        if finalizing():  # Python ends: what this module imported may be gone
+            return
         with suppress(OSError, ValueError):  # the working directory is gone; a name that no file can have
             if event == "open" and isinstance(arguments[0], str | bytes):
                 path, mode, flags = arguments

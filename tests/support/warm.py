@@ -39,6 +39,7 @@ server.connect({address!r})
 asked = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
 socket.send_fds(server, [len(asked).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(asked)
+signal.signal(signal.SIGTERM, lambda number, _: server.sendall(bytes([number])))  # torchrun stops a rank by it
 answer = server.recv(16)
 status = int(answer) if answer else 1
 if status < 0:
@@ -93,9 +94,9 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     while needed or served:
         clients = {client.fileno(): descriptor for descriptor, (_, client) in served.items()}
         ready, _, _ = select.select([*needed, *served, *clients], [], [])
-        for left in set(clients) & set(ready):  # which sends no more: it was killed
-            os.kill(served[clients[left]][0], signal.SIGKILL)
-        for ended in (set(served) & set(ready)) | {clients[left] for left in set(clients) & set(ready)}:
+        for told in set(clients) & set(ready):
+            os.kill(*_told(*served[clients[told]]))
+        for ended in set(served) & set(ready):
             _tell(ended, *served.pop(ended))
         if sys.stdin in ready:
             needed.clear()
@@ -126,6 +127,14 @@ def _accept(listening: socket.socket, served: dict[int, tuple[int, socket.socket
     for file in files:
         os.close(file)
     return None
+
+
+def _told(process: int, client: socket.socket) -> tuple[int, int]:
+    """Return a process and the signal that its client hands on, or what ends it: the client was killed."""
+    with suppress(OSError):
+        if number := client.recv(1):
+            return process, number[0]
+    return process, signal.SIGKILL
 
 
 def _tell(descriptor: int, process: int, client: socket.socket) -> None:
