@@ -12,7 +12,7 @@ from typing import Any
 import results_file
 from pairs import Target
 
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 from trainparity.records.numbers import number
 from trainparity.report.speedup import Ratio
 from trainparity.report.templating import environment

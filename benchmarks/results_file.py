@@ -10,7 +10,7 @@ import torch
 from pairs import Target
 
 from trainparity.environment import detect
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

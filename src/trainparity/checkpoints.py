@@ -15,7 +15,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from trainparity.records.base import RecordError, replacing, write_text
+from trainparity.records.base import RecordError
+from trainparity.records.files import replacing, write_text
 from trainparity.records.tensors import save as save_tensors
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)

@@ -11,7 +11,7 @@ import typer
 
 from trainparity.errors import UserError
 from trainparity.printable import printable
-from trainparity.records.base import is_stream, write_text
+from trainparity.records.files import is_stream, write_text
 
 STDOUT = Path("-")
 """Stands for standard output, where the answer then takes the place of the table."""

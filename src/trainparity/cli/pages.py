@@ -7,9 +7,9 @@ from pathlib import Path
 
 from trainparity import extras
 from trainparity.records import layout
-from trainparity.records.base import write_text
 from trainparity.records.check import CheckReport
 from trainparity.records.detail import Detail
+from trainparity.records.files import write_text
 from trainparity.records.verdict import Verdict
 from trainparity.running import secrecy
 

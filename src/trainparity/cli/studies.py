@@ -15,8 +15,8 @@ from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
 from trainparity.errors import UserError
-from trainparity.records.base import write_text
 from trainparity.records.claims import ClaimReport
+from trainparity.records.files import write_text
 from trainparity.report import markdown
 from trainparity.starter import PIPELINE
 from trainparity.validation import ParamsError, not_one_of

@@ -18,8 +18,9 @@ from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
 from trainparity.environment import usable_cores
 from trainparity.parity.compare import compare_folders
-from trainparity.records.base import RecordError, write_text
+from trainparity.records.base import RecordError
 from trainparity.records.controls import ControlResult
+from trainparity.records.files import write_text
 from trainparity.records.verdict import JUDGED, Verdict
 
 TWINS = 3

@@ -10,7 +10,8 @@ from trainparity.data.errors import DataError
 from trainparity.data.memory import fits
 from trainparity.data.prepared import FileFacts, Manifest, Prepared, TensorFacts
 from trainparity.data.streamed import Streamed
-from trainparity.records.base import RecordError, replacing
+from trainparity.records.base import RecordError
+from trainparity.records.files import replacing
 from trainparity.records.tensors import save
 
 _FILE = "data.safetensors"

@@ -12,7 +12,8 @@ from trainparity.launch.processes import run_workers
 from trainparity.ownership import owned
 from trainparity.params import Configuration, Timing
 from trainparity.records import layout
-from trainparity.records.base import Record, move_folder, write_text
+from trainparity.records.base import Record
+from trainparity.records.files import move_folder, write_text
 from trainparity.records.run import Status
 from trainparity.training.spec import ENDED, STACKS, Result, RunSpec
 

@@ -9,7 +9,7 @@ from torchvision.io import write_png
 from trainparity import workloads
 from trainparity.data.store import load as load_data
 from trainparity.params import Workload
-from trainparity.records.base import replacing
+from trainparity.records.files import replacing
 from trainparity.workloads.checked import Checked
 
 

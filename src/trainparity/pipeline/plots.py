@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainparity import extras
 from trainparity.errors import UserError
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 
 _LOADED = re.compile(r'\s*<script src="https://[^"]*/npm/vega[^"]*"></script>')
 _DRAWS = "window.vegaEmbed = vegaEmbed;"

@@ -19,7 +19,8 @@ from trainparity.pipeline import cache
 from trainparity.pipeline.contents import contents_of
 from trainparity.pipeline.plan import Plan
 from trainparity.records import layout
-from trainparity.records.base import RecordError, write_text
+from trainparity.records.base import RecordError
+from trainparity.records.files import write_text
 from trainparity.records.files_read import NAME, FilesRead
 
 RECORDS = Path(".trainparity/records")

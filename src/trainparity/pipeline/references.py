@@ -9,7 +9,8 @@ from trainparity.environment import Environment
 from trainparity.launch.runs import reference_that_is_there, run_reference
 from trainparity.params import COUNTERPART, Params, reference_name
 from trainparity.records import layout
-from trainparity.records.base import Record, RecordError, replacing
+from trainparity.records.base import Record, RecordError
+from trainparity.records.files import replacing
 from trainparity.records.run import Status
 
 _KEPT = Path(".trainparity/kept")

@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from trainparity.records.base import Record, replacing
+from trainparity.records.base import Record
+from trainparity.records.files import replacing
 from trainparity.records.verdict import Worst
 
 Numbers = list[float | None]

@@ -8,7 +8,8 @@ from datetime import datetime
 from glob import escape
 from pathlib import Path
 
-from trainparity.records.base import RecordError, write_text
+from trainparity.records.base import RecordError
+from trainparity.records.files import write_text
 from trainparity.records.recorded import NAME, RunRecord
 from trainparity.running.errors import RunError
 from trainparity.scratch import has_owner, scratch

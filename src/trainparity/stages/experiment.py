@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainparity import params
 from trainparity.records import layout
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
 from trainparity.report.figures import experiment

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trainparity import params
-from trainparity.records.base import replacing, write_text
+from trainparity.records.files import replacing, write_text
 from trainparity.report import artifacts, console, markdown, origin, pictures, pipeline, summary, tables
 from trainparity.report.terminal import make_console
 

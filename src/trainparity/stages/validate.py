@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import params, workloads
 from trainparity.claims import schema
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import schemas
 from trainparity.errors import UserError
-from trainparity.records.base import write_text
+from trainparity.records.files import write_text
 
 PARAMS, PIPELINE, WORKLOAD, SCHEMA = "params.yaml", "dvc.yaml", "workload.py", "params.schema.json"
 _HERE = Path(__file__).parent

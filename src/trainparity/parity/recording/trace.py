@@ -10,7 +10,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from trainparity.parity.recording.integrity import END, checksum, flaw
-from trainparity.records.base import Record, RecordError, Settings, refuse_endless, replacing
+from trainparity.records.base import Record, RecordError, Settings, refuse_endless
+from trainparity.records.files import replacing
 
 TOGETHER = "Together"
 """Class of what holds several models that one optimizer updates, where nobody has named them."""
