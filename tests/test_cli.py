@@ -32,10 +32,10 @@ Command = Callable[..., Done]
 
 @pytest.fixture
 def trainparity(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command line in this process, in the project's folder, without a terminal."""
+    """The command line in this process, in the project's folder or another, without a terminal."""
 
-    def run(*arguments: str) -> Done:
-        monkeypatch.chdir(ROOT)
+    def run(*arguments: str, folder: Path = ROOT) -> Done:
+        monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["trainparity", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
@@ -103,6 +103,14 @@ def test_doctor_says_what_runs_and_why_the_rest_does_not(trainparity: Command) -
         assert name in table
         if not facts["runs"]:
             assert facts["reason"] in table and f"{name}:   remedy: {facts['remedy']}" in table
+
+
+def test_doctor_needs_no_project(trainparity: Command, tmp_path: Path) -> None:
+    """It is what somebody asks first who has just installed the tool."""
+    done = trainparity("doctor", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and " ddp " in done.stdout
+    assert done.stdout.endswith("no params.yaml: those of `trainparity init`.\n")
+    assert trainparity("doctor", "params.yaml", folder=tmp_path) == (2, "", "params.yaml: no such file\n")
 
 
 def test_doctors_table_as_markdown_and_json_is_in_place_of_the_terminals(trainparity: Command, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import typer
 from rich.text import Text
 
 from trainparity import params as parameters
+from trainparity import starter
 from trainparity.cli import answers
-from trainparity.cli.app import ParamsPath, command
+from trainparity.cli.app import command
 from trainparity.environment import Environment, detect
 from trainparity.pipeline.repair import repair
 from trainparity.placement import Placement, Unavailable, place
@@ -63,7 +64,12 @@ OFFERS: tuple[Column[Offer], ...] = (
 
 @command
 def doctor(
-    path: ParamsPath = Path("params.yaml"),
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The params file; params.yaml, or where that is not here what `init` writes.", dir_okay=False
+        ),
+    ] = None,
     json_path: answers.JsonPath = None,
     markdown_path: answers.MarkdownPath = None,
     mend: Annotated[
@@ -74,14 +80,14 @@ def doctor(
     if mend:
         print(repair(Path.cwd()) or "nothing to repair")
         return
-    params = parameters.load(path)
-    environment = detect()
+    file = path or Path("params.yaml")
+    own = path is not None or file.exists()
+    params, environment = parameters.load(file if own else starter.SETTINGS), detect()
     found = [Offer(name, place(c, params.accelerator, environment)) for name, c in params.configs.items()]
     below = [note for offer in found for note in offer.notes]
     runs = sum(isinstance(offer.placement, Placement) for offer in found)
-    below.append(
-        f"{runs} of {len(found)} configurations can run here; `trainparity repro` skips the others and says so."
-    )
+    said = "`trainparity repro` skips the others and says so" if own else "no params.yaml: those of `trainparity init`"
+    below.append(f"{runs} of {len(found)} configurations can run here; {said}.")
     machine = _machine(environment)
     if answers.write(
         json_path,

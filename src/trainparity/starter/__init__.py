@@ -8,6 +8,7 @@ from trainparity.records.files import write_text
 
 PARAMS, PIPELINE, WORKLOAD, SCHEMA = "params.yaml", "dvc.yaml", "workload.py", "params.schema.json"
 _HERE = Path(__file__).parent
+SETTINGS = _HERE / PARAMS
 _IGNORED = "/.trainparity/\n/data/\n/runs/\n/reports/\n/metrics.json\n__pycache__/\n"
 """What a pipeline makes, for .gitignore."""
 
