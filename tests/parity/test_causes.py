@@ -382,6 +382,7 @@ PROVED: dict[str, list[Pair]] = {
         ({"layout": held_by("SGD")}, {**only_update(1.1), "setting__lr": HEAD_TWICE, "layout": held_by("Muon")}),
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
         ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
+        ({}, {**only_update(1.1), "state__zeros": torch.ones_like(OTHER)}),
     ],
     "update": [
         ({}, only_update(1.1)), ({}, {"gradients": OFF, "closure__again": AGAIN}),

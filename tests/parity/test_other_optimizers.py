@@ -1,6 +1,6 @@
 """Another class of optimizer, and gradients that a loop shortens by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -90,3 +90,26 @@ def test_a_parameter_of_another_member_is_told_from_its_learning_rate(tmp_path: 
     assert (verdict.verdict, verdict.cause) == ("different", "optimizer-state"), verdict.explanation
     assert str(verdict.explanation).startswith("2.bias: updated by Adam in ")
     assert compared(*[partial(_train_by_two, matrices_alone=True)] * 2, tmp_path / "same").verdict == "bitwise"
+
+
+def resumed(lost: Sequence[str], model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer of some steps that were made before, without some of its moments."""
+    updates = adam(model)
+    for _ in range(3):
+        updates.zero_grad()
+        cross_entropy(model(torch.randn(16, 4)), LABELS).backward()
+        updates.step()
+    for state in updates.state.values():
+        for name in lost:
+            state[name].zero_()
+    return updates
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("lost", [["exp_avg"], ["exp_avg_sq"]])
+def test_a_moment_that_is_lost_on_resume_is_one_of_the_state(lost: list[str], coarse: bool, tmp_path: Path) -> None:
+    """Though the second one is nothing beside the first in the length of both."""
+    trained = partial(train_in_parts, 1, coarse, scale=1.0, before_update=lambda model: None)
+    verdict = compared(*(partial(trained, optimizer=partial(resumed, names)) for names in ([], lost)), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "optimizer-state", 0), verdict.explanation
+    assert "lost on resume" in str(verdict.explanation)

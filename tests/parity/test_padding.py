@@ -1,5 +1,6 @@
 """Token sequences that are padded to another length, and masked: the same training in any format."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,41 @@ def test_zeros_at_the_end_may_be_characters_as_any_other(tmp_path: Path) -> None
     """Some of the parts of a text end with one; no other padding makes other samples of just these."""
     verdict = compared(partial(train_characters, 2), partial(train_characters, 3), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "samples"), verdict.explanation
+
+
+def train_unmasked(parts: Sequence[slice], folder: Path, twin: int) -> None:
+    """Train on texts of several lengths: each part of a batch is filled up with a token as any other, and no mask."""
+    torch.manual_seed(0)
+    model = Characters()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            lengths = torch.randint(4, 13, (16, 1), generator=draws)
+            texts = torch.randint(1, 5, (16, 12), generator=draws).where(torch.arange(12) < lengths, 5)
+            optimizer.zero_grad()
+            for part in parts:
+                given = texts[part, : int(lengths[part].max())]
+                with torch.autocast("cpu", torch.bfloat16):
+                    scores = model(given[:, :-1])
+                entropy = partial(nn.functional.cross_entropy, ignore_index=5, reduction="sum")
+                (entropy(scores.float().flatten(0, 1), given[:, 1:].flatten()) / (lengths - 1).sum()).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict", "cause"),
+    [
+        ((slice(0, 16, 2), slice(1, 16, 2)), "equivalent", None),
+        ((slice(0, 16),), "equivalent", None),
+        ((slice(0, 8), slice(0, 8)), "different", "samples"),
+    ],
+)
+def test_parts_of_a_batch_that_are_filled_up_otherwise_hold_the_same_texts(
+    parts: Sequence[slice], verdict: str, cause: str | None, tmp_path: Path
+) -> None:
+    found = compared(*(partial(train_unmasked, each) for each in ((slice(0, 8), slice(8, 16)), parts)), tmp_path)
+    assert (found.verdict, found.cause) == (verdict, cause), found.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -110,6 +110,7 @@ def trace(
             "gradient/levels": torch.stack([levels(g) for g in whole.values()]),
             "applied/norm": torch.stack([kept * g.norm() for g in whole.values()]),
             "state/norm": torch.ones(len(SHAPES)) * step, "state/tensors": torch.ones(len(SHAPES)),
+            "state/zeros": torch.zeros(len(SHAPES)),
             "optimizer_step": torch.tensor(float(step)),
             "loss": torch.tensor(1.0), "sequence": torch.tensor(step), "made_elsewhere": torch.tensor(0),
             "judged_elsewhere": torch.tensor(0),

@@ -6,11 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trainparity.parity.assumed import OF_TWINS, of_their_way
 from trainparity.parity.distance import ALL, names, ratio, times, with_all
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
-from trainparity.records.numbers import number
+from trainparity.records.numbers import exact, number
 from trainparity.records.verdict import Verdict
 
 
@@ -49,6 +50,8 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     off = times(_apart(ends[0], ends[1], moved), _floor(left, twins, floor, moved))
     off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
+        if assumed := _assumed(left, twins, ends[0], ends[1]):
+            return verdict.unclear(assumed, advice=OF_TWINS)
         # Equal bits of traced steps are not those of all.
         known = max(verdict.distance_over_floor or 0.0, float(off.max()))
         same = {"verdict": "equivalent", "weights": "equivalent", "distance_over_floor": known}
@@ -123,11 +126,33 @@ def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
 def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
     """Return how far right runs part until the end: float64 [P + 1]; without twins by the square of the steps."""
     traced, end = torch.maximum(floor["weight"][-1], _of_averages(reference)), _end(reference)
-    ends = [_end(twin) for twin in twins if twin.layout.made == reference.layout.made]
-    apart = [_apart(end, other, moved) for other in ends if end and other]
+    apart = [_apart(end, other, moved) for other in _ends_of(twins, reference) if end]
     if not apart:
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)
+
+
+def _ends_of(twins: Sequence[Trace], reference: Trace) -> list[_End]:
+    """Return how those twins end that made as many steps as the reference."""
+    ends = (_end(twin) for twin in twins if twin.layout.made == reference.layout.made)
+    return [end for end in ends if end]
+
+
+def _assumed(left: Trace, twins: Sequence[Trace], ours: _End, theirs: _End) -> str | None:
+    """Say that no twin shows how far right runs part until the end, where these are far apart of the way they came."""
+    if not _tail(left) or _ends_of(twins, left):
+        return None
+    part = of_their_way(left.arrays["start/sketch"][0], (ours.sketch, theirs.sketch))
+    if part <= _PART:
+        return None
+    return (
+        f"{len(left.layout.steps)} traced steps are the same, and then the runs end {exact(part, 2)} of the way that "
+        "training came apart: no twin made as many steps, so nobody knows whether right runs do"
+    )
+
+
+_PART = 0.1
+"""Part of the way that training came from which on ends are not known to be the same without twins."""
 
 
 def _of_averages(reference: Trace) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from trainparity.parity.assumed import OF_TWINS, assumed_only
 from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
@@ -117,6 +118,8 @@ def judge_traces(
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
         return verdict.unclear(unknown)
+    if assumed := assumed_only(left, right, floor, margin):
+        return verdict.unclear(assumed, advice=OF_TWINS)
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
     wide = _too_wide(left, floor, narrow, worst, names[0])

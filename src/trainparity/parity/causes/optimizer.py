@@ -77,7 +77,17 @@ def _state_lost(difference: Difference) -> bool:
     if classes[0] != classes[1] or not difference.may_be_update:
         return False
     kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
-    return all(kept) and bool(norms[0]) != bool(norms[1])
+    return all(kept) and (bool(norms[0]) != bool(norms[1]) or bool(_moments_lost(difference)))
+
+
+def _moments_lost(difference: Difference) -> int:
+    """Return how many parameters have a moment of zeros in one run alone, if that is most of those that have moments.
+
+    A second moment is nothing beside the first in the length of both. By rounding a single one may be all zeros.
+    """
+    (ours, theirs), (left, right) = difference.at("state/zeros"), difference.at("state/tensors")
+    other = int((ours != theirs).sum())
+    return other if torch.equal(left, right) and 2 * other > int((left > 0).sum()) else 0
 
 
 def _moments_differ(difference: Difference) -> bool:
@@ -149,11 +159,11 @@ def optimizer_state(difference: Difference) -> Finding | None:
     agree = not none_kept and facts.states_agree(difference, max(1e-3, difference.tolerance))
     if agree and steps[0] == steps[1]:
         return None
-    lost = (
-        " (one of them has none: lost on resume, or with an optimizer made anew)"
-        if min(total) == 0 < max(total)
-        else ""
-    )
+    lost = ""
+    if min(total) == 0 < max(total):
+        lost = " (one of them has none: lost on resume, or with an optimizer made anew)"
+    elif zeros := _moments_lost(difference):
+        lost = f" (of {zeros} parameters a moment is all zeros in one run alone: lost on resume)"
     return Finding(
         f"before step {difference.step} the optimizer's state differs{lost}: its norm is {exact(total[0])} in "
         f"{difference.runs[0]} and {exact(total[1])} in {difference.runs[1]}",

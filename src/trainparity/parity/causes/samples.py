@@ -57,9 +57,26 @@ def _of_other_length(difference: Difference) -> bool:
     """
     counts, given = difference.numbers("num_samples"), difference.left.layout.activations
     first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
-    if counts[0] != counts[1] or first not in difference.of_other_size or _end_with_zero(difference, str(first)):
+    if counts[0] != counts[1] or first is None:
         return False
-    return not _same_over_the_run(difference) and not _in_other_steps(difference)
+    other_size = first in difference.of_other_size
+    if any(trace.layout.uneven for trace in difference.traces):
+        other = (other_size or _several_passes(difference)) and not _comes_twice(difference)
+    else:
+        other = other_size and not _end_with_zero(difference, first)
+    return other and not _same_over_the_run(difference) and not _in_other_steps(difference)
+
+
+def _several_passes(difference: Difference) -> bool:
+    """Tell whether a run makes several passes of a step: each may be padded to a length of its own."""
+    return any(int((trace.arrays["rank/rows"][difference.row] > 0).sum()) > 1 for trace in difference.traces)
+
+
+def _comes_twice(difference: Difference) -> bool:
+    """Tell whether samples come twice in one run of a step alone, which no padding makes of others."""
+    seen = (identities(trace, difference.row) for trace in difference.traces)
+    ours, theirs = (len(each) > len(set(each)) for each in seen)
+    return ours != theirs
 
 
 def _end_with_zero(difference: Difference, given: str) -> bool:

@@ -8,6 +8,7 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, norms, stored_rounding
+from trainparity.parity.floor import NOTHING_ELSE
 from trainparity.parity.recording.trace import Trace
 
 
@@ -24,8 +25,30 @@ def _frozen(difference: Difference) -> list[str]:
     return difference.named((frozen[0] & trained[1]) | (frozen[1] & trained[0]))
 
 
+def _gone(difference: Difference) -> list[str]:
+    """Return the parameters without a gradient in one run alone, and for the rest of the steps: no rounding does so.
+
+    In a long run in a coarse format its noise floor may excuse even that. In a step or two it may be so, as that of an
+    expert is to which no token is sent.
+    """
+    lengths = [norms(trace, "gradient")[difference.row :] for trace in difference.traces]
+    ours, theirs = (each == 0 for each in lengths)
+    if torch.equal(ours[0], theirs[0]) or len(ours) < _FOR_GOOD:
+        return []
+    large = [(each > _LARGE * torch.linalg.vector_norm(each, dim=1, keepdim=True)).all(0) for each in lengths]
+    more_than_rounding = difference.floor["gradient"][difference.row, :-1] < NOTHING_ELSE
+    return difference.named(((ours.all(0) & large[1]) | (theirs.all(0) & large[0])) & more_than_rounding)
+
+
+_FOR_GOOD = 3
+"""Steps to the end of a run from which on a gradient is gone for good."""
+
+_LARGE = 1e-3
+"""Part of the whole gradient from which on one does not come and go with rounding."""
+
+
 def _frozen_differ(difference: Difference) -> bool:
-    return bool(_frozen(difference))
+    return bool(_frozen(difference)) or bool(_gone(difference))
 
 
 @rule(
@@ -117,13 +140,14 @@ def made_after_the_optimizer(difference: Difference) -> Finding | None:
 def frozen_parameter(difference: Difference) -> Finding | None:
     """Parameters that have a gradient in one run only, while the rest is right."""
     # Where modules return something else, a weight may be given zeros: its gradient is zero, and it trains.
-    if not _frozen(difference) and (difference.stage != "gradient" or difference.chain.forward):
+    frozen_in_one = _frozen(difference)
+    if not (frozen_in_one or _gone(difference)) and (difference.stage != "gradient" or difference.chain.forward):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
     seen = [names[index] for index in ((left != 0) != (right != 0)).nonzero().flatten().tolist()]  # NaN is one, too
     ignored = difference.named(~torch.logical_or(*difference.at("held")))
-    odd = [name for name in dict.fromkeys((*seen, *_frozen(difference))) if name not in ignored]
+    odd = [name for name in dict.fromkeys((*seen, *frozen_in_one)) if name not in ignored]
     if not odd:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]

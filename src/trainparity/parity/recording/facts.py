@@ -107,9 +107,9 @@ def _options(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[st
 
 
 def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> Tensor:
-    """Return what an optimizer keeps of each parameter in the parameter's shape: float32 [2, P].
+    """Return what an optimizer keeps of each parameter in the parameter's shape: float32 [3, P].
 
-    The first row is the L2 norm of all of it, the second how many tensors that are.
+    The first row is the L2 norm of all of it, the second how many tensors that are, the third how many are all zeros.
     """
     held = [
         (place, value)
@@ -117,11 +117,13 @@ def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -
         for value in state.values()
         if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim
     ]
-    squares, counts = torch.zeros(2, len(parameters), dtype=torch.float64)
+    squares, counts, zeros = torch.zeros(3, len(parameters), dtype=torch.float64)
     for (place, _), whole in zip(held, full_each(value for _, value in held), strict=True):
-        squares[place] += norm(whole) ** 2
+        length = norm(whole)
+        squares[place] += length**2
         counts[place] += 1
-    return torch.stack([squares.sqrt(), counts]).float()
+        zeros[place] += length == 0
+    return torch.stack([squares.sqrt(), counts, zeros]).float()
 
 
 def steps_counted(states: Sequence[dict[str, Any]]) -> float:

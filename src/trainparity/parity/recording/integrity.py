@@ -17,7 +17,7 @@ _SHAPES = {
     "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation/numbers": "TA", "activation_gradient/sketch": "TAS",
-    "applied/norm": "TP", "state/norm": "TP", "state/tensors": "TP", "held": "TP", "frozen": "TP",
+    "applied/norm": "TP", "state/norm": "TP", "state/tensors": "TP", "state/zeros": "TP", "held": "TP", "frozen": "TP",
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",

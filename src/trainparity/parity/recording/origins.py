@@ -24,6 +24,8 @@ class Origins:
         self._returned = Returned()
         self.given: Tensor | None = None
         """By whose rows the samples of the last pass are known."""
+        self.lengths: set[int] = set()
+        """Numbers of a sample in the passes of training."""
         _ALL.add(self)
         self.begin()
 
@@ -102,6 +104,8 @@ class Origins:
             self._source = self._source or module
             found.of(self._identities(inputs, keywords, rows), Tokens.of(rows, attended(inputs, keywords)))
             found.time_first = turned
+            if module.training:
+                self.lengths.add(rows[:1].numel())
         # Else another model made the input: there are no samples to know it by.
         return earlier
 

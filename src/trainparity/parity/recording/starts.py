@@ -20,7 +20,8 @@ def record_start(
     arrays["frozen"] = torch.tensor([not parameter.requires_grad for parameter in parameters], dtype=torch.bool)
     state = own_part(optimizer).state
     states = [state.get(parameter, {}) for parameter in parameters]
-    arrays["state/norm"], arrays["state/tensors"] = holders.numbers(state_kept(parameters, states))
+    kept = holders.numbers(state_kept(parameters, states))
+    arrays["state/norm"], arrays["state/tensors"], arrays["state/zeros"] = kept
     arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
     for key, values in settings_by_parameter(optimizer, parameters).items():
         arrays[f"setting/{key}"] = holders.numbers(values)

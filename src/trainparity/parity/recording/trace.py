@@ -59,6 +59,8 @@ class Layout(Record):
     """How often the loop called parts that go on from others, by what they showed: at most, for one backward pass."""
     numbering: list[str] = Field(default_factory=list)
     """Inputs that number what a pass holds, as the graphs of a batch by their nodes."""
+    uneven: bool = False
+    """Whether samples of its passes are of several lengths, as where each batch is padded to its longest one."""
     differentiable: bool = False
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""
@@ -119,10 +121,10 @@ class Trace:
     - `start/sketch` [T, P, S]: weights before the update. `activation/sketch`, `activation_gradient/sketch` [T, A, S]:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
-      numbers these sums are. `applied/norm` [T, P]:
-      gradients as the optimizer used them. `state/norm`, `state/tensors` [T, P], `optimizer_step` [T]: its state before
-      the update, and of how many tensors that is; `held`, `frozen` [T, P]: whether it, on any rank, holds the
-      parameter, and whether that takes no gradient.
+      numbers these sums are. `applied/norm` [T, P]: gradients as the optimizer used them.
+    - `state/norm`, `state/tensors`, `state/zeros` [T, P], `optimizer_step` [T]: the optimizer's state before the step,
+      of how many tensors that is, and how many of these are all zeros; `held`, `frozen` [T, P]: whether it, on any
+      rank, holds the parameter, and whether that takes no gradient.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.

@@ -107,6 +107,7 @@ class StepWatch:
             "activations": self.forward.seen.names,
             "outputs": self.forward.seen.outputs,
             "numbering": self.forward.seen.numbering,
+            "uneven": len(self.forward.origins.lengths) > 1,
             "calls": self.forward.seen.calls,
             "differentiable": self.forward.differentiable,
             **self._loss.facts(),

@@ -1,0 +1,86 @@
+"""In a coarse format a noise floor grows wide after some steps: what no rounding makes is seen there all the same."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+import trainparity
+from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
+
+Fault = Callable[[nn.Module, AdamW], object]
+"""What a wrong loop does before each step from some step on."""
+
+
+def train(
+    steps: int, interval: int, rate: float, folder: Path, twin: int, *,
+    parts: int = 1, since: int = -1, fault: Fault = lambda model, optimizer: None,
+) -> None:  # fmt: skip
+    torch.manual_seed(0)
+    first, last = (nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32)), (nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10))
+    model = nn.Sequential(*first, *last)
+    optimizer = AdamW(model.parameters(), lr=rate)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=interval):
+        for step in range(steps):
+            samples = torch.randn(16, 16, generator=draws)
+            labels = (samples[:, :3].sum(1) * 2).long().abs() % 10
+            optimizer.zero_grad()
+            for part in torch.arange(16).chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16):
+                    scores = model(samples[part])
+                nn.functional.cross_entropy(scores.float(), labels[part], reduction="sum").div(16).backward()
+            if -1 < since <= step:
+                fault(model, optimizer)
+            optimizer.step()
+
+
+def zeroes(model: nn.Module, optimizer: AdamW) -> None:
+    next(model.parameters()).grad.zero_()  # type: ignore[union-attr]
+
+
+def leaves_out(model: nn.Module, optimizer: AdamW) -> None:
+    next(model.parameters()).grad = None
+
+
+def turns(model: nn.Module, optimizer: AdamW) -> None:
+    for parameter in model.parameters():
+        parameter.grad.neg_()  # type: ignore[union-attr]
+
+
+def slows(model: nn.Module, optimizer: AdamW) -> None:
+    optimizer.param_groups[0]["lr"] = 0.0
+
+
+@pytest.mark.parametrize("fault", [zeroes, leaves_out])
+def test_a_gradient_that_is_gone_for_good_is_no_rounding(fault: Fault, tmp_path: Path) -> None:
+    """Of its length as far from the reference's as twins are by then from one another."""
+    reference = partial(train, 20, 1, 1e-2)
+    verdict = compared(reference, partial(reference, since=12, fault=fault), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "frozen-parameter", 12), verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("steps", "since", "fault", "reason"),
+    [
+        (8, 7, turns, "without twins, right runs may be so too"),
+        (8, 6, zeroes, "gradient 0.weight is 1 of its length apart at step 6"),
+        (40, 20, slows, "of the way that training came apart: no twin made as many steps"),
+    ],
+)
+def test_without_twins_nothing_is_excused_that_may_be_a_fault(
+    steps: int, since: int, fault: Fault, reason: str, tmp_path: Path
+) -> None:
+    reference = partial(train, steps, 50, 1e-3)
+    reference(tmp_path / "a", 0)
+    reference(tmp_path / "right", 0, parts=2)
+    reference(tmp_path / "wrong", 0, since=since, fault=fault)
+    assert compare_folders(tmp_path / "a", tmp_path / "right").verdict == "equivalent"
+    verdict = compare_folders(tmp_path / "a", tmp_path / "wrong")
+    assert verdict.verdict == "cannot judge" and reason in (verdict.reason or ""), verdict
+    assert "TRAINPARITY_TWIN" in (verdict.advice or "")
