@@ -90,6 +90,8 @@ def _in_every_parameter(difference: Difference, factor: float) -> bool:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
+    if averaged_over_ranks(difference, factor):
+        return True
     if chain.judged and _is(factor, chain.factor) and _is_another(difference, factor):
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
     if chain.judged and not chain.other_bits and chain.given_same_bits and _is(factor, difference.own_factor):
@@ -115,6 +117,16 @@ def _is_another(difference: Difference, factor: float) -> bool:
     """Tell whether the loss itself is not scaled by what its gradient is; unknown of one that other models' are in."""
     others = max(*difference.numbers("made_elsewhere"), *difference.numbers("judged_elsewhere"))
     return not others and other_loss(difference, factor)
+
+
+def averaged_over_ranks(difference: Difference, factor: float) -> bool:
+    """Tell whether ranks compute one and the same loss, as of features of all of them, and average its gradient.
+
+    Each has that of its own samples alone, so that all that reaches the model through these is divided by the ranks.
+    """
+    ranks = [trace.layout.world_size for trace in difference.traces]
+    apart = ranks[0] != ranks[1] and not other_loss(difference, 1.0)
+    return apart and abs(factor * ranks[1] / ranks[0] - 1) < _SAME_COUNT
 
 
 def _is(factor: float, seen: float) -> bool:
@@ -146,11 +158,12 @@ _SAME_FACTOR = 0.05
 def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     """The gradient of equal outputs is the reference's times one number, which rounding hides further back."""
     chain = difference.chain
-    if not difference.passes_part or not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
+    if not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
-    unexplained = other_loss(difference, chain.factor) and not _guess(difference, chain.factor)
-    if unexplained or _is_another(difference, chain.factor):
-        return None
+    if not averaged_over_ranks(difference, chain.factor):
+        unexplained = other_loss(difference, chain.factor) and not _guess(difference, chain.factor)
+        if not difference.passes_part or unexplained or _is_another(difference, chain.factor):
+            return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "
         f"what it is in {difference.runs[0]}{_guess(difference, chain.factor)}",
@@ -204,9 +217,13 @@ def _guess(difference: Difference, factor: float) -> str:
     }
     for name, count in counts.items():
         for sign, text in ((1, f": {name}"), (-1, f": one over {name}")):
-            if count > 1 and abs(factor / count**sign - 1) < 1e-2:
+            if count > 1 and abs(factor / count**sign - 1) < _SAME_COUNT:
                 return text
     return ""
+
+
+_SAME_COUNT = 1e-2
+"""How far a factor may be from a count."""
 
 
 @rule(

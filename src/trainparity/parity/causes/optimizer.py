@@ -85,8 +85,10 @@ def _moments_lost(difference: Difference) -> int:
 
     A second moment is nothing beside the first in the length of both. By rounding a single one may be all zeros.
     """
-    (ours, theirs), (left, right) = difference.at("state/zeros"), difference.at("state/tensors")
-    other = int((ours != theirs).sum())
+    zeros, (left, right) = difference.pair("state/zeros"), difference.at("state/tensors")
+    if zeros is None:  # of an earlier version
+        return 0
+    other = int((zeros[0] != zeros[1]).sum())
     return other if torch.equal(left, right) and 2 * other > int((left > 0).sum()) else 0
 
 

@@ -17,7 +17,7 @@ _SHAPES = {
     "weight/sketch": "TPS", "weight/norm": "TP", "weight/digest": "TP",
     "buffer/sketch": "TBS", "buffer/norm": "TB", "buffer/digest": "TB",
     "start/sketch": "TPS", "activation/sketch": "TAS", "activation/numbers": "TA", "activation_gradient/sketch": "TAS",
-    "applied/norm": "TP", "state/norm": "TP", "state/tensors": "TP", "state/zeros": "TP", "held": "TP", "frozen": "TP",
+    "applied/norm": "TP", "state/norm": "TP", "state/tensors": "TP", "held": "TP", "frozen": "TP",
     "optimizer_step": "T", "loss": "T", "gradient_norm": "T", "sequence": "T",
     "samples": "T", "aside": "T", "num_samples": "T", "sample_ids": "T*",
     "rank/weight": "TR", "rank/gradient": "TR", "rank/missing": "TRP", "rank/rows": "TR*", "rank/samples": "TR*",
@@ -36,6 +36,9 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 
 END = "end/"
 """What the names of arrays begin with that are of the run's end, and of no step."""
+
+_LATER = {"state/zeros": "TP"}
+"""Arrays that the traces of earlier versions lack."""
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
 
@@ -75,6 +78,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
     if layout.groups and not (len(layout.groups) == layout.world_size > max(layout.groups) and min(layout.groups) >= 0):
         return f"groups: do not name a rank for each of {layout.world_size}"
     shapes = {**_SHAPES, **{name: "TP" for name in arrays if name.startswith(_SETTING)}}
+    shapes |= {name: shape for name, shape in _LATER.items() if name in arrays}
     shapes |= _OF_END if END + "digest" in arrays else {}
     if odd := sorted(shapes.keys() ^ arrays.keys()):
         return f"{odd[0]}: {'missing' if odd[0] in shapes else 'not known'}"
