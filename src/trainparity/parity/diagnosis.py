@@ -61,8 +61,8 @@ def _advice(difference: Difference) -> str:
     if not unseen:
         return ""
     return (
-        f"no forward pass of {' and '.join(unseen)} was seen, as inside a function that torch.compile compiled: "
-        "compile the model in place of that function, and what the model is given and returns is seen"
+        f"no samples of {' and '.join(unseen)} were seen: where the model is given no tensor, tell them by `samples=`; "
+        "where it is called inside a function that torch.compile compiled, compile the model in place of that function"
     )
 
 

@@ -155,7 +155,8 @@ def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], 
         wide = "gradient"
     if wide is None:
         return None
-    twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at the first step of a window"
+    first = "the first step of a window" if left.layout.window else f"step {left.layout.steps[0]}"
+    twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at {first}"
     return f"the noise floor is too wide to prove anything: {twins}"
 
 

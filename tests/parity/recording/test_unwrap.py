@@ -10,9 +10,10 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
 from trainparity.parity.recording.facts import settings_by_parameter
-from trainparity.parity.recording.unwrap import reshard, unwrap_optimizer
+from trainparity.parity.recording.unwrap import reshard, unwrap_model, unwrap_optimizer
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def test_after_an_evaluation_a_model_holds_what_its_optimizer_holds(mesh: Device
     assert any(one is not other for one, other in zip(model.parameters(), held, strict=True))
     reshard(model)
     assert all(one is other for one, other in zip(model.parameters(), held, strict=True))
+
+
+def test_of_a_list_of_models_each_is_what_it_is_without_its_wrapper(mesh: DeviceMesh) -> None:
+    """As of one under DDP beside its average, which a run on one device records without it."""
+    model, average = nn.Linear(2, 2), nn.Linear(2, 2)
+    plain = nn.ModuleList([model, average])
+    assert list(unwrap_model(nn.ModuleList([DistributedDataParallel(model), average]))) == [model, average]
+    assert unwrap_model(plain) is plain
 
 
 def test_an_optimizer_without_hooks_of_its_own_is_the_one_inside(mesh: DeviceMesh) -> None:

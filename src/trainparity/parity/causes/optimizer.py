@@ -166,8 +166,9 @@ def optimizer_state(difference: Difference) -> Finding | None:
         lost = " (one of them has none: lost on resume, or with an optimizer made anew)"
     elif zeros := _moments_lost(difference):
         lost = f" (of {zeros} parameters a moment is all zeros in one run alone: lost on resume)"
+    what, (left, right) = ("it counts as steps", steps) if agree else ("its norm is", total)
     return Finding(
-        f"before step {difference.step} the optimizer's state differs{lost}: its norm is {exact(total[0])} in "
-        f"{difference.runs[0]} and {exact(total[1])} in {difference.runs[1]}",
+        f"before step {difference.step} the optimizer's state differs{lost}: {what} {exact(left)} in "
+        f"{difference.runs[0]} and {exact(right)} in {difference.runs[1]}",
         {"norm_of_the_state": total, "steps_counted": list(steps)},
     )

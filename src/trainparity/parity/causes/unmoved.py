@@ -141,7 +141,8 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     """Parameters that have a gradient in one run only, while the rest is right."""
     # Where modules return something else, a weight may be given zeros: its gradient is zero, and it trains.
     frozen_in_one = _frozen(difference)
-    if not (frozen_in_one or _gone(difference)) and (difference.stage != "gradient" or difference.chain.forward):
+    seen_to_end = difference.stage == "gradient" or bool(_gone(difference))
+    if not frozen_in_one and (difference.chain.forward or not seen_to_end):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)

@@ -1,5 +1,6 @@
 """From what a training loop holds to the plain module and optimizer inside."""
 
+import operator
 from typing import Any, cast
 
 import torch
@@ -10,14 +11,29 @@ from trainparity.parity.recording.kinds import is_fsdp, is_optimized, is_sharded
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
-    """Return the module inside DDP, `nn.DataParallel`, `torch.compile` and Lightning Fabric's wrapper."""
+    """Return the module inside DDP, `nn.DataParallel`, `torch.compile` and Lightning Fabric's wrapper.
+
+    Of a list of models, as of one beside its average, the list of what is inside of each.
+    """
     while True:
-        if isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
-            model = cast(nn.Module, model.module)
+        if (inside := _without_ranks(model)) is not model:
+            model = inside
         elif is_optimized(model):
             model = model._orig_mod
         else:
-            return model
+            return _of_parts(model) if type(model) is nn.ModuleList else model
+
+
+def _of_parts(models: nn.ModuleList) -> nn.ModuleList:
+    inside = [_without_ranks(model) for model in models]
+    return models if all(map(operator.is_, inside, models)) else nn.ModuleList(inside)
+
+
+def _without_ranks(model: nn.Module) -> nn.Module:
+    """Return the module inside of what reduces gradients over ranks or devices."""
+    while isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
+        model = cast(nn.Module, model.module)
+    return model
 
 
 def reshard(model: nn.Module) -> None:
@@ -71,8 +87,7 @@ def hookable(model: nn.Module) -> nn.Module | None:
 
     That is `torch.compile`'s wrapper, or a module of which parts are compiled; None after `module.compile()`.
     """
-    while isinstance(model, DistributedDataParallel | nn.DataParallel) or _is_fabric(model):
-        model = cast(nn.Module, model.module)
+    model = _without_ranks(model)
     return model if model._compiled_call_impl is None else None
 
 
