@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import AdamW
 
 import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import LABELS, classifier, compared, train_in_parts
 from trainparity.parity.compare import compare_folders
 
 Fault = Callable[[nn.Module, AdamW], object]
@@ -84,3 +84,49 @@ def test_without_twins_nothing_is_excused_that_may_be_a_fault(
     verdict = compare_folders(tmp_path / "a", tmp_path / "wrong")
     assert verdict.verdict == "cannot judge" and reason in (verdict.reason or ""), verdict
     assert "TRAINPARITY_TWIN" in (verdict.advice or "")
+
+
+def one_row_off(part: float) -> nn.Module:
+    model = classifier()
+    with torch.no_grad():
+        next(model.parameters())[3].mul_(1 + part)
+    return model
+
+
+def trained_before(parts: int, model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer of steps that nobody has recorded, under autocast in so many parts."""
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(2)
+    for _ in range(4):
+        optimizer.zero_grad()
+        for samples, labels in zip(torch.randn(16, 4, generator=draws).chunk(parts), LABELS.chunk(parts), strict=True):
+            with torch.autocast("cpu", torch.bfloat16):
+                scores = model(samples)
+            nn.functional.cross_entropy(scores.float(), labels).div(parts).backward()
+        optimizer.step()
+    return optimizer
+
+
+def fresh(model: nn.Module) -> torch.optim.Optimizer:
+    return AdamW(model.parameters(), lr=0.01)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.05])
+def test_weights_that_are_stored_finely_begin_with_the_same_values(part: float, tmp_path: Path) -> None:
+    """Twins are moved by as much as products round, and the weights of one seed are not."""
+    trained = partial(train_in_parts, 1, True, optimizer=fresh, scale=1.0, before_update=lambda model: None)
+    verdict = compared(*(partial(trained, make=partial(one_row_off, p)) for p in (0.0, part)), tmp_path)
+    wrong = ("different", "weights-not-loaded", 0)
+    assert (verdict.verdict, verdict.cause, verdict.step) == (wrong if part else ("bitwise", None, None)), verdict
+
+
+def test_after_steps_that_were_not_recorded_they_are_apart_as_rounding_makes_them(tmp_path: Path) -> None:
+    runs = (
+        partial(
+            train_in_parts, parts, True, optimizer=partial(trained_before, parts), scale=1 / parts,
+            before_update=lambda model: None,
+        )
+        for parts in (1, 2)
+    )  # fmt: skip
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.reason

@@ -14,7 +14,7 @@ from trainparity.parity.fitting import fit
 from trainparity.parity.floor import Floor
 from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_part
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import module_of
+from trainparity.parity.recording.names import INPUT, module_of
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.updates import made_otherwise
 
@@ -137,9 +137,13 @@ class Difference:
 
     @property
     def padded_otherwise(self) -> set[str]:
-        """What of that has several numbers for each sample in both runs, as a mask of another length."""
-        samples = max(self.numbers("num_samples"))
-        return {name for name in self.of_other_size if min(self._counts()[name]) > samples}
+        """What of that has several numbers for each sample in both runs, as a mask of another length.
+
+        Not what has as many as the tokens that samples are known by: of those a sample's own alone count, as of a mask.
+        """
+        samples, counts = max(self.numbers("num_samples")), self._counts()
+        tokens = next((counts[name] for name in counts if name.startswith(INPUT)), None)
+        return {name for name in self.of_other_size if min(counts[name]) > samples and counts[name] != tokens}
 
     def numbers_of(self, activation: str) -> tuple[int, int]:
         """Return of how many numbers an activation is in both runs, which both have."""

@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
+from trainparity.parity.causes.facts import state_norms
 from trainparity.parity.causes.finding import Evidence, Finding, rule, some
 from trainparity.parity.causes.precision import stored_alike
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 
 
@@ -21,13 +23,38 @@ def _another_base(difference: Difference) -> bool:
     return bool(frozen) and not stored_alike(difference)
 
 
+def _made_otherwise(difference: Difference) -> list[str]:
+    """Return the parameters that a training begins with that are other ones by more than how they are stored.
+
+    Where it computes in a coarse format, twins are moved by as much as that rounds, and those of one checkpoint or
+    seed are not. After earlier steps, which nobody has recorded, rounding may have parted them.
+    """
+    layouts = [trace.layout for trace in difference.traces]
+    stored = [layout.stored() for layout in layouts]
+    coarse = is_coarse(layouts[0]) and stored[0] == stored[1]
+    first = not difference.row and not any(layout.steps[0] for layout in layouts)
+    earlier = (*difference.numbers("optimizer_step"), *difference.numbers("sequence"), *state_norms(difference))
+    if not coarse or not first or any(earlier):
+        return []
+    units = torch.tensor(list(stored[0].values()), dtype=torch.float64)
+    return difference.named(difference.distances("start")[0, :-1] > _ROUNDINGS * units)
+
+
+_ROUNDINGS = 64
+"""Unit roundoffs by which a weight is another one, though another device may have computed it."""
+
+
+def _other_start(difference: Difference) -> bool:
+    return _another_base(difference) or bool(_made_otherwise(difference))
+
+
 @rule(
     "weights-not-loaded",
     "start",
     proof="the step starts from other weights, though the step before ended with equal ones; or a parameter is tied "
     "in one run only",
     advice="load the same checkpoint (or seed) into every parameter and tie the same ones before training",
-    differs=_another_base,
+    differs=_other_start,
 )
 def weights_not_loaded(difference: Difference) -> Finding | None:
     """The weights that the step starts from are other weights, though the step before ended with equal ones."""
@@ -36,8 +63,10 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     of_another = difference.named(torch.logical_xor(*difference.at("held")))
     moved = _moved_between_steps(difference)
     names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
+    made_otherwise = _made_otherwise(difference)
+    names = names or made_otherwise
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
-    if not untied and (not names or stored_alike(difference)):
+    if not untied and not made_otherwise and (not names or stored_alike(difference)):
         return None
     row, steps = difference.row, left.layout.steps
     if row > 0 and not untied and steps[row] - steps[row - 1] > 1:
@@ -54,7 +83,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     else:
         what = f"{some(names)} start from other values"
     when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"
-    if row == 0 and not untied and difference.chain.outputs_agree:
+    if row == 0 and not untied and not made_otherwise and difference.chain.outputs_agree:
         when = "where the first update begins, though what the model returned before agrees: the loop has changed them"
     return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
 
