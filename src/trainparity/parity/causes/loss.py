@@ -7,7 +7,7 @@ import torch
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import adds_up, loss_times, other_loss, same_cut, same_start
+from trainparity.parity.causes.passes import SAME_COUNT, adds_up, count_of, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.margin import is_coarse
@@ -35,7 +35,7 @@ def scaled(difference: Difference) -> Finding | None:
     if (
         not _in_every_parameter(difference, factor)
         or not _seen_at_the_outputs(difference, factor)
-        or (_one_number(difference) and not _guess(difference, factor))
+        or (_one_number(difference) and not count_of(difference, factor))
     ):
         return None
     changed = [kept_after_backward(trace, difference.row) for trace in difference.traces]
@@ -52,7 +52,7 @@ def scaled(difference: Difference) -> Finding | None:
         return None
     return Finding(
         f"the gradient of {difference.runs[1]} is {exact(factor)} times that of {difference.runs[0]} in every parameter"
-        f"{_guess(difference, factor)}",
+        f"{count_of(difference, factor)}",
         evidence,
     )
 
@@ -96,7 +96,7 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
     if chain.judged and not chain.other_bits and chain.given_same_bits and _is(factor, difference.own_factor):
         return False  # backward makes it of the same gradient, as behind an adapter whose last weights are still zero
-    counted = bool(_guess(difference, factor))  # such as gradients that are summed over ranks by hand
+    counted = bool(count_of(difference, factor))  # such as gradients that are summed over ranks by hand
     if is_coarse(difference.left.layout) and not counted and other_loss(difference, factor):
         return False
     if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in difference.traces):
@@ -126,7 +126,7 @@ def averaged_over_ranks(difference: Difference, factor: float) -> bool:
     """
     ranks = [trace.layout.world_size for trace in difference.traces]
     apart = ranks[0] != ranks[1] and not other_loss(difference, 1.0)
-    return apart and abs(factor * ranks[1] / ranks[0] - 1) < _SAME_COUNT
+    return apart and abs(factor * ranks[1] / ranks[0] - 1) < SAME_COUNT
 
 
 def _is(factor: float, seen: float) -> bool:
@@ -161,12 +161,12 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     if not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
     if not averaged_over_ranks(difference, chain.factor):
-        unexplained = other_loss(difference, chain.factor) and not _guess(difference, chain.factor)
+        unexplained = other_loss(difference, chain.factor) and not count_of(difference, chain.factor)
         if not difference.passes_part or unexplained or _is_another(difference, chain.factor):
             return None
     return Finding(
         f"the gradient of the loss by the model's outputs is {exact(chain.factor, 4)} times in {difference.runs[1]} "
-        f"what it is in {difference.runs[0]}{_guess(difference, chain.factor)}",
+        f"what it is in {difference.runs[0]}{count_of(difference, chain.factor)}",
         {"factor": chain.factor, "outputs": chain.given_otherwise},
     )
 
@@ -199,31 +199,7 @@ def _unexplained_rescaling(difference: Difference, changed: list[float]) -> bool
         return False
     if min(difference.numbers("clip/calls")):
         return False
-    return not _guess(difference, ratio)
-
-
-def _guess(difference: Difference, factor: float) -> str:
-    """Name the count that a factor is equal to, if there is one."""
-    rows = difference.traces
-    ranks = [trace.layout.world_size for trace in rows]
-    passes = [int(trace.arrays["rank/backwards"][difference.row].amax()) for trace in rows]
-    samples = max(difference.numbers("num_samples"))
-    counts = {
-        "the number of micro-batches": max(passes),
-        "the number of ranks": max(ranks),
-        "ranks times micro-batches": max(ranks) * max(passes),
-        "the number of samples": int(samples),
-        "samples of a micro-batch": int(samples) // max(1, max(passes) * max(ranks)),
-    }
-    for name, count in counts.items():
-        for sign, text in ((1, f": {name}"), (-1, f": one over {name}")):
-            if count > 1 and abs(factor / count**sign - 1) < _SAME_COUNT:
-                return text
-    return ""
-
-
-_SAME_COUNT = 1e-2
-"""How far a factor may be from a count."""
+    return not count_of(difference, ratio)
 
 
 @rule(

@@ -147,3 +147,27 @@ def backward_makes_equal(difference: Difference) -> bool:
 
 EQUAL = ["weights before the step", "samples", "outputs of the model"]
 """What a finding of a loss, or of backward, has found equal."""
+
+
+def count_of(difference: Difference, factor: float) -> str:
+    """Name the count of ranks, micro-batches or samples that a factor is equal to, if there is one."""
+    rows = difference.traces
+    ranks = [trace.layout.world_size for trace in rows]
+    passes = [int(trace.arrays["rank/backwards"][difference.row].amax()) for trace in rows]
+    samples = max(difference.numbers("num_samples"))
+    counts = {
+        "the number of micro-batches": max(passes),
+        "the number of ranks": max(ranks),
+        "ranks times micro-batches": max(ranks) * max(passes),
+        "the number of samples": int(samples),
+        "samples of a micro-batch": int(samples) // max(1, max(passes) * max(ranks)),
+    }
+    for name, count in counts.items():
+        for sign, text in ((1, f": {name}"), (-1, f": one over {name}")):
+            if count > 1 and abs(factor / count**sign - 1) < SAME_COUNT:
+                return text
+    return ""
+
+
+SAME_COUNT = 1e-2
+"""How far a factor may be from a count."""

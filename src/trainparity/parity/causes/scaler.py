@@ -2,7 +2,7 @@
 
 from trainparity.parity.causes.by_hand import kept_after_backward
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import own_gradients_agree
+from trainparity.parity.causes.passes import count_of, own_gradients_agree
 from trainparity.parity.difference import Difference
 from trainparity.records.numbers import exact
 
@@ -47,6 +47,8 @@ def unscaled_again(difference: Difference) -> Finding | None:
     scale = max(difference.numbers("scale/value"))
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     if difference.stage != "gradient" or scale <= 1 or not all(kept) or own_gradients_agree(difference) is not True:
+        return None
+    if count_of(difference, scale):  # another division by that, maybe
         return None
     less = kept[0] / kept[1]
     if min(abs(less / scale - 1), abs(less * scale - 1)) > _AS_SCALED:
