@@ -10,15 +10,7 @@ from tests.support.project import ROOT, copy_small, in_copy
 from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import ParityReport
 
-QUICK = "ddp-vs-accumulation"
-"""Its smallest scale takes half a minute; those of the others together five."""
-
-STUDIES = [
-    pytest.param(
-        path.parent.name, marks=() if path.parent.name == QUICK else [pytest.mark.study, pytest.mark.timeout(900)]
-    )
-    for path in sorted(ROOT.glob("studies/*/dvc.yaml"))
-]
+STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/dvc.yaml"))
 
 EXACT = {"ddp-vs-accumulation": ("B1", "B2", "B3"), "cpu-offload": ("E0",)}
 """Claims that hold at any scale and on any machine."""
@@ -37,6 +29,8 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, env=in_copy(project), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.study
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
     done = run(project, name, "--scale", "smoke", "--save", "kept")

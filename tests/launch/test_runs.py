@@ -200,7 +200,11 @@ def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("plain", signal.SIGTERM), ("2d", signal.SIGINT), ("ddp", signal.SIGKILL)],
+    [
+        ("plain", signal.SIGTERM),
+        pytest.param("2d", signal.SIGINT, marks=pytest.mark.study),
+        ("ddp", signal.SIGKILL),
+    ],
 )
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     here: Path, trained: Path, name: str, number: signal.Signals

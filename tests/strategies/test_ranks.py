@@ -8,10 +8,10 @@ from tests.support.runs import Reference, configuration, load, prepared
 from tests.support.scripts import torchrun
 
 SEEDS = 2
-WORLD_SIZES = [pytest.param(size, marks=[pytest.mark.study] if size > 2 else []) for size in RIGHT]
 
 
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.study
+@pytest.mark.parametrize("world_size", list(RIGHT))
 def test_distributed_runs_are_never_different_over_seeds(tmp_path: Path, world_size: int) -> None:
     data = prepared(tmp_path)
     references = [Reference(tmp_path / str(seed), data, seed=seed) for seed in range(SEEDS)]
