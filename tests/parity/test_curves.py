@@ -22,6 +22,7 @@ def curves(seeds: range, shift: float = 0.0, late: float = 0.0) -> list[list[flo
     return found
 
 
+@pytest.mark.study
 def test_runs_of_one_recipe_are_consistent_about_as_often_as_the_level_says() -> None:
     drifted = sum(
         judge_curves(curves(range(100 * i, 100 * i + 5)), curves(range(100 * i + 50, 100 * i + 55))).verdict
@@ -37,6 +38,7 @@ def test_a_shift_beyond_the_spread_has_drifted_wherever_in_the_run_it_is() -> No
     assert late.verdict == "drifted" and (late.p_value or 1) < 0.05
 
 
+@pytest.mark.study
 def test_the_stated_power_holds() -> None:
     found = judge_curves(curves(range(8)), curves(range(8, 16)))
     assert found.detectable is not None

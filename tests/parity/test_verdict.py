@@ -60,7 +60,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("digits"))
 
 
-@pytest.fixture(params=[SGD, ADAM], ids=["sgd", "adam"])
+@pytest.fixture(params=[pytest.param(SGD, id="sgd"), pytest.param(ADAM, id="adam", marks=pytest.mark.study)])
 def optimizer(request: pytest.FixtureRequest) -> Optimizer:
     chosen: Optimizer = request.param
     return chosen

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import trainparity
+from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
 
 STEPS, NODES, CLASSES = 3, 24, 4
@@ -178,3 +179,25 @@ def test_layers_left_out_by_another_generator_are_randomness(draw: Callable[[], 
     reference = trained(tmp_path / "a", lambda: made(1), loss, 2, twins=1)
     assert compare_folders(reference, trained(tmp_path / "b", lambda: made(1), loss, 2)).verdict == "bitwise"
     assert compare_folders(reference, trained(tmp_path / "c", lambda: made(2), loss, 2)).cause == "randomness"
+
+
+def train_on_own_points(scale: float, folder: Path, twin: int) -> None:
+    """Train a model that is given points, and then points that it has moved, as the fine network of a NeRF is."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            points = scale * torch.randn(16, 3, generator=draws)
+            optimizer.zero_grad()
+            coarse = model(points)
+            fine = model(points + coarse.detach())
+            (coarse.square().mean() + fine.square().mean()).backward()
+            optimizer.step()
+
+
+def test_of_points_that_a_model_has_moved_those_that_it_is_given_first_tell_the_inputs(tmp_path: Path) -> None:
+    """Those that it moves are others in each twin."""
+    verdict = compared(*(partial(train_on_own_points, scale) for scale in (1.0, 1.01)), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "inputs"), verdict.explanation

@@ -28,6 +28,8 @@ class Floor(Protocol):
     """Whether it was measured on twins."""
     same_samples: bool
     """Whether twins showed that samples known by their contents keep them: those that a model made do not."""
+    kept_samples: frozenset[int]
+    """Those of all steps that all twins have too; of a model that makes some, those that it is given from outside."""
     flaw: str | None
     """Why the floor cannot excuse a distance everywhere: the first place where a twin is not finite, or lost."""
 
@@ -60,6 +62,8 @@ class NoiseFloor:
         twins = [seen_as(reference, twin) for twin in twins]
         self.flaw: str | None = of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
+        seen = (frozenset(trace.arrays["sample_ids"].flatten().tolist()) for trace in (reference, *twins))
+        self.kept_samples = frozenset.intersection(*seen) - {0}
         self._floors: dict[Compared, Tensor] = {}
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
@@ -209,6 +213,7 @@ class AnalyticFloor:
 
     calibrated = False
     same_samples = False
+    kept_samples = frozenset[int]()
     flaw: str | None = None
 
     def __init__(self, reference: Trace) -> None:

@@ -78,13 +78,15 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
 def other_values(difference: Difference) -> Finding | None:
     """Samples have other contents."""
     counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(difference)
+    if not difference.floor.same_samples:
+        ours = ours & difference.floor.kept_samples
     if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
         return None
     by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
     common = len(ours & theirs)
     if rounded_alike(difference):
         return None  # FSDP2 hands inputs over in the format that it computes in
-    if not by_content or (common and not at_their_places(difference)) or not difference.floor.same_samples:
+    if not by_content or not ours or (common and not at_their_places(difference)):
         return None
     return Finding(
         f"{common or 'none'} of the {len(ours)} samples that {difference.runs[0]} is given reach {difference.runs[1]} "

@@ -37,7 +37,10 @@ def _made_otherwise(difference: Difference) -> list[str]:
     if not coarse or not first or any(earlier):
         return []
     units = torch.tensor(list(stored[0].values()), dtype=torch.float64)
-    return difference.named(difference.distances("start")[0, :-1] > _ROUNDINGS * units)
+    starts = [trace.arrays["start/sketch"] for trace in difference.traces]
+    moves = torch.stack([(of_run != of_run[:1]).any(2).any(0) for of_run in starts]).any(0)
+    trained = torch.logical_or(*difference.at("held")) | moves  # the rest is none of the training
+    return difference.named((difference.distances("start")[0, :-1] > _ROUNDINGS * units) & trained)
 
 
 _ROUNDINGS = 64
