@@ -2,6 +2,7 @@
 
 from collections.abc import Set
 
+from trainparity.parity.recording.integrity import END
 from trainparity.parity.recording.trace import Trace
 
 
@@ -27,4 +28,5 @@ def _without(trace: Trace, names: Set[str]) -> Trace:
     buffers = {name: shape for name, shape in trace.layout.buffers.items() if name not in names}
     layout = trace.layout.model_copy(update={"buffers": buffers})
     arrays = {key: array[:, kept] if key.startswith("buffer/") else array for key, array in trace.arrays.items()}
+    arrays |= {key: array[kept] for key, array in trace.arrays.items() if key.startswith(f"{END}buffer_")}
     return Trace(layout, arrays)

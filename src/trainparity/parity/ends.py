@@ -10,6 +10,7 @@ from trainparity.parity.assumed import OF_TWINS, of_their_way
 from trainparity.parity.distance import ALL, names, ratio, times, with_all
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.statistics_at_the_end import judged_by_statistics
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact, number
 from trainparity.records.verdict import Verdict
@@ -45,17 +46,19 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     runs = zip((verdict.left, verdict.right), (left, right), strict=True)
     written = [name for name, trace in runs if trace.layout.written]
     if torch.equal(ends[0].digest, ends[1].digest):
-        return verdict.model_copy(update={"reason": _overwritten(left)}) if written else verdict
+        same = verdict.model_copy(update={"reason": _overwritten(left)}) if written else verdict
+        return judged_by_statistics(same, left, right, twins, floor)
     moved = _moved(left) | _moved(right)
-    off = times(_apart(ends[0], ends[1], moved), _floor(left, twins, floor, moved))
+    apart = _apart(ends[0], ends[1], moved)
+    off = times(apart, _floor(left, twins, floor, moved))
     off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
         if assumed := _assumed(left, twins, ends[0], ends[1]):
             return verdict.unclear(assumed, advice=OF_TWINS)
         # Equal bits of traced steps are not those of all.
         known = max(verdict.distance_over_floor or 0.0, float(off.max()))
-        same = {"verdict": "equivalent", "weights": "equivalent", "distance_over_floor": known}
-        return verdict.model_copy(update=same)
+        alike = {"verdict": "equivalent", "weights": "equivalent", "distance_over_floor": known}
+        return judged_by_statistics(verdict.model_copy(update=alike), left, right, twins, floor, float(apart[-1]))
     return _written(verdict, left, written, off) if written else _different(verdict, left, right, off)
 
 

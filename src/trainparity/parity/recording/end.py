@@ -11,6 +11,7 @@ from trainparity.parity.recording.integrity import END
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
+from trainparity.parity.recording.statistics import Statistics
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unrecorded import Unrecorded
 
@@ -26,6 +27,7 @@ class End:
         self._between = {_UNTOUCHED}
         """What the loop has done to the weights between two steps, as one that clamps them after each."""
         self._unrecorded = Unrecorded(model)
+        self._statistics = Statistics(model, structure, sketch)
         self._written = False
         self._arrays: dict[str, Tensor] = {}
         self._own = {id(module) for module in model.modules()}
@@ -49,17 +51,18 @@ class End:
     def made(self) -> None:
         """Note that a step was made."""
         self._unrecorded.made()
+        self._statistics.made()
         self._left, self._written = self._state(), False
         self._arrays, self._loading = {}, None
 
     def seen(self) -> tuple[dict[str, Tensor], bool]:
         """Return the arrays `end/...` of a `Trace`, and whether something has written into the weights at the end.
 
-        A loop, as between no steps before, or an optimizer that is not recorded. The arrays are none where ranks hold
-        parts.
+        A loop, as between no steps before, or an optimizer that is not recorded. Of weights that ranks hold parts of
+        there are none.
         """
         self._look()
-        return self._arrays, self._written
+        return self._arrays | self._statistics.seen(), self._written
 
     def close(self) -> None:
         """Remove all hooks."""
@@ -76,12 +79,14 @@ class End:
         if self._loading is None and id(module) in self._own:
             self._loading = module
             self._look()
+            self._statistics.before_load()
 
     def _after_load(self, module: nn.Module, *_: Any) -> None:
         """Look again at the end where the loop has loaded what was there, as a loop that writes a checkpoint may."""
         if module is not self._loading:
             return
         self._loading = None
+        self._statistics.after_load()
         if self._arrays and self._left is None:
             there = self._whole_weights()
             if there is not None and torch.equal(there[END + "digest"], self._arrays[END + "digest"]):

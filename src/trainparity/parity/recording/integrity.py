@@ -42,13 +42,17 @@ _LATER = {"state/zeros": "TP"}
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
 
+_BUFFERS_OF_END = {"end/buffer_sketch": "BS", "end/buffer_digest": "B"}
+"""What the traces of earlier versions lack, and those of models without running statistics."""
+
 _SETTING = "setting/"
 _FLAGS = {"held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""
 
 _WHOLE_NUMBERS = {
     "activation/numbers",
-    "gradient/digest", "weight/digest", "buffer/digest", "end/digest", "sequence", "samples", "aside", "num_samples",
+    "gradient/digest", "weight/digest", "buffer/digest", "end/digest", "end/buffer_digest",
+    "sequence", "samples", "aside", "num_samples",
     "sample_ids", "rank/weight",
     "rank/gradient", "rank/rows", "rank/samples", "rank/random_state", "rank/drew", "rank/backwards",
     "rank/reached",
@@ -80,6 +84,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
     shapes = {**_SHAPES, **{name: "TP" for name in arrays if name.startswith(_SETTING)}}
     shapes |= {name: shape for name, shape in _LATER.items() if name in arrays}
     shapes |= _OF_END if END + "digest" in arrays else {}
+    shapes |= _BUFFERS_OF_END if END + "buffer_digest" in arrays else {}
     if odd := sorted(shapes.keys() ^ arrays.keys()):
         return f"{odd[0]}: {'missing' if odd[0] in shapes else 'not known'}"
     for name, dimensions in shapes.items():

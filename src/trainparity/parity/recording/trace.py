@@ -146,6 +146,8 @@ class Trace:
     - `made_elsewhere` int64 [T]: rank 0's passes over what another recorded model returned; `judged_elsewhere`: those
       whose output another recorded model is given, so that its weights are part of the loss.
     - `end/sketch` [P, S], `end/digest` [P]: weights when the run ends, where they are known.
+    - `end/buffer_sketch` [B, S], `end/buffer_digest` int64 [B]: running statistics then; zeros for other buffers, and
+      for those that the loop has loaded after its last step.
     - `evaluating` [T, modules]; `clip/calls`, `clip/cuts` (calls that shortened the gradient), `clip/max_norm`,
       `clip/backwards` (passes before the first cut) [T], `rank/clip_norm` [T, R];
       `scale/value`, `scale/clipped`, `scale/left` [T]: the loss scale (0: none), whether gradients still carried it
