@@ -19,8 +19,9 @@ from trainparity.parity.recording.trace import Trace
 
 
 def train(
-    steps: int, other_rate_from: int, parts: int, after: float, folder: Path, twin: int, *, loads: bool = False
-) -> None:
+    steps: int, other_rate_from: int, parts: int, after: float, folder: Path, twin: int, *,
+    loads: bool = False, replaces: bool = False,
+) -> None:  # fmt: skip
     """Train with the default interval: the first 8 steps and every 50th are traced."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
@@ -36,6 +37,8 @@ def train(
             optimizer.step()
         if after:
             nn.init.constant_(model.weight, after)
+        if replaces:
+            model.weight, model.bias = (nn.Parameter(torch.ones_like(old)) for old in (model.weight, model.bias))
         if loads:
             model.load_state_dict({name: torch.ones_like(value) for name, value in model.state_dict().items()})
 
@@ -81,6 +84,12 @@ def test_of_what_a_loop_writes_into_weights_after_its_last_step_nothing_is_said(
 def test_what_both_loops_write_there_hides_nothing(tmp_path: Path) -> None:
     ended = (partial(train, 30, -1, parts, 1.0) for parts in (1, 4))
     assert compared(*ended, tmp_path).verdict == "equivalent"
+
+
+def test_new_parameters_in_their_place_are_written_too(tmp_path: Path) -> None:
+    """They hide what the steps before made, and the verdict says so."""
+    ended = (partial(train, 30, since, 1, 0.0, replaces=True) for since in (-1, 15))
+    assert "compared by their ends alone: the steps after step 7" in str(compared(*ended, tmp_path).reason)
 
 
 def test_what_is_loaded_at_the_end_hides_no_other_training(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class End:
     def __init__(self, model: nn.Module, structure: Structure, sketch: Sketcher) -> None:
         self._model, self._structure, self._sketch = model, structure, sketch
         self._one = next((p for p in model.parameters() if p.requires_grad), torch.zeros(()))
+        self._holder = next((part for part in model.modules() if self._is_in(part)), None)
         self._left: _State | None = None
         """What the last step has left, until it is looked at."""
         self._between = {_UNTOUCHED}
@@ -74,6 +75,10 @@ class End:
         where = 0 if is_dtensor(self._one) else self._one.data_ptr()
         return _State(self._one._version, where, self._one.dtype)
 
+    def _is_in(self, part: nn.Module) -> bool:
+        """Tell whether a part of the model holds that parameter still: a loop may have put a new one in its place."""
+        return any(held is self._one for held in part._parameters.values())
+
     def _before_load(self, module: nn.Module, *_: Any) -> None:
         """Look before the loop loads other weights; not those of a copy of the model, which has its hooks."""
         if self._loading is None and id(module) in self._own:
@@ -102,7 +107,9 @@ class End:
         there = self._whole_weights()
         if there is not None:
             self._arrays = there
-            self._written |= more or (left is not None and self._state().since(left) not in self._between)
+            written = left is not None and self._state().since(left) not in self._between
+            replaced = self._holder is not None and not self._is_in(self._holder)
+            self._written |= more or written or replaced
 
     def _whole_weights(self) -> dict[str, Tensor] | None:
         """Return what is recorded of the weights as they are; None on other ranks, and of what is not there whole."""
