@@ -13,7 +13,7 @@ from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recorder import is_open
-from trainparity.parity.recording.idle import IDLE, Idle
+from trainparity.parity.recording.idle import without_steps
 from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
@@ -227,14 +227,8 @@ def load(folder: Path) -> Trace:
         return Trace.load(folder)
     if is_open(folder):
         raise RecordError(f"{folder}: its Recorder is still open: call its close(), or leave its `with` block, first")
-    if (folder / IDLE).exists():
-        optimizer = Idle.read(folder / IDLE).optimizer
-        raise RecordError(
-            f"{folder}: gradients reached the model, and no step of {optimizer}, which was to be recorded, was made: "
-            "record the optimizer whose step() the loop calls"
-        )
-    what = "no such folder" if not folder.exists() else "holds no trace.json: the run was not recorded, or did not end"
-    raise RecordError(f"{folder}: {what}")
+    what = "holds no trace.json: the run was not recorded, or did not end" if folder.exists() else "no such folder"
+    raise RecordError(f"{folder}: {without_steps(folder) or what}")
 
 
 def _twins_of(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from trainparity.parity.recording.conditions import REDUCTION, differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
+from trainparity.parity.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact
@@ -89,7 +90,7 @@ def judge_traces(
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
     facts = [] if all_bits else _rows_of_facts(left, right, floor, margin)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
-    known = update_noise(left, floor) <= _LOST / _APART
+    known = update_noise(left, floor) <= LOST / APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
     training = _rows(beyond.any(0)) + apart + facts
     rows = training or _rows((off["buffer"] > margin).any(1))
@@ -122,13 +123,13 @@ def judge_traces(
         return verdict.unclear(assumed, advice=OF_TWINS)
     width = gradient_width(left, floor)
     narrow = min(margin, _WIDEST / width) if width else margin
-    wide = _too_wide(left, floor, narrow, worst, names[0])
-    if wide and not _hardly_apart(left, right, worst):
+    wide = too_wide(left, floor, narrow, worst, names[0])
+    if wide and not hardly_apart(left, right, worst):
         hidden = _in_one_coarse_format(left, right)
         advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)
     of_updates = update_width(left, floor)
-    seen = resolutions(left, floor, narrow, min(narrow, _LOST / of_updates) if of_updates else narrow)
+    seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
 
 
@@ -141,30 +142,6 @@ def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, 
     if all(units := (left.loss_roundoff, right.loss_roundoff)):
         ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
     return ours, theirs
-
-
-def _too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], name: str) -> str | None:
-    """Say which noise would hide a fault: runs are further apart than a floor as wide allows, or any are."""
-    off = {one.kind: one.distance_over_floor for one in worst}
-    widths = {"gradient": gradient_width(left, floor), "update": update_width(left, floor)}
-    updates = _LOST / widths["update"] if widths["update"] else INFINITE
-    wide = None
-    if updates < _APART or off.get("update", 0.0) > updates:
-        wide = "update"
-    elif narrow < _NARROWEST or max(off.values(), default=0.0) > narrow:
-        wide = "gradient"
-    if wide is None:
-        return None
-    first = "the first step of a window" if left.layout.window else f"step {left.layout.steps[0]}"
-    twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at {first}"
-    return f"the noise floor is too wide to prove anything: {twins}"
-
-
-def _hardly_apart(left: Trace, right: Trace, worst: Sequence[Worst]) -> bool:
-    """Tell whether runs are so near that no floor has to tell rounding from a fault, as with a fused optimizer."""
-    off = max((one.distance_over_floor for one in worst), default=0.0)
-    whole = max(float(distances(left, right, kind)[:, -1].amax()) for kind in ("gradient", "update"))
-    return off <= _HARDLY_APART and whole <= _HARDLY
 
 
 def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
@@ -194,18 +171,6 @@ def _not_judged(names: tuple[str, str], margin: float, reason: str, outcome: Out
 
 _WIDEST = 0.5
 """Relative distance of gradients that a floor times the margin must not excuse: a wide floor takes a smaller margin."""
-
-_NARROWEST = 4
-"""The smallest margin: right runs lie nearer to the reference than that, in any format."""
-
-_HARDLY_APART, _HARDLY = 1 / 16, 1e-3
-"""Floors by which tensors, and part by which whole gradients and updates may be apart where floors are too wide."""
-
-_LOST = 1.0
-"""Relative distance of an update that is lost: no floor times its margin may excuse it."""
-
-_APART = 2
-"""Floors that updates of right runs may be apart in the formats in which that is wide."""
 
 
 def _unknown(left: Trace, off: Mapping[Judged, Tensor]) -> str | None:
