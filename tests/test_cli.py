@@ -178,18 +178,15 @@ def test_show_prints_the_table_of_a_summary(trainparity: Command, tmp_path: Path
     assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
 
 
-def test_status_tells_machines_what_would_run(
-    trainparity: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_tells_machines_what_would_run(trainparity: Command, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(report_tree.PARAMS)
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     last = {"prepare": 1.0, "reference": 20.0, "train/cpu": 9.0, "compare": 2.0, "report": 3.0}
     Seconds(last=last).write(tmp_path / ".trainparity/seconds.json")
-    told = json.loads(trainparity("status", "--json", "-").stdout)
+    told = json.loads(trainparity("status", "--json", "-", folder=tmp_path).stdout)
     names = [f"train@{name}" for name in load(tmp_path / "params.yaml").configs]
     stages = ["prepare", "reference", *names, "compare", "report"]
     assert told == {"changes": [], "to_run": stages, "seconds": 98.0}
-    said = trainparity("status").stdout
+    said = trainparity("status", folder=tmp_path).stdout
     assert said == "12 stages to run, about 2 min\n"
 
 

@@ -104,7 +104,7 @@ class Origins:
             self._source = self._source or module
             found.of(self._identities(inputs, keywords, rows), Tokens.of(rows, attended(inputs, keywords)))
             found.time_first = turned
-            if module.training:
+            if module.training and len(rows):
                 self.lengths.add(rows[:1].numel())
         # Else another model made the input: there are no samples to know it by.
         return earlier
