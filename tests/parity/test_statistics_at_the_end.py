@@ -31,6 +31,16 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10))
 
 
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, samples: Tensor, parts: int, coarse: bool) -> None:
+    """Make a step in so many passes, under bf16 autocast where asked."""
+    optimizer.zero_grad()
+    for images, labels in zip(samples.chunk(parts), LABELS.chunk(parts), strict=True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+            outputs = model(images)
+        (cross_entropy(outputs.float(), labels) / parts).backward()
+    optimizer.step()
+
+
 def train(
     at_the_end: AtTheEnd, folder: Path, twin: int, *, interval: int = 1, parts: int = 1, steps: int = 12,
     coarse: bool = False, use_buffers: bool = True,
@@ -43,13 +53,7 @@ def train(
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(nn.ModuleList([model, average]), optimizer, folder, twin=twin, interval=interval):
         for _ in range(steps):
-            optimizer.zero_grad()
-            samples = torch.randn(16, 4, generator=draws)
-            for images, labels in zip(samples.chunk(parts), LABELS.chunk(parts), strict=True):
-                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    outputs = model(images)
-                (cross_entropy(outputs.float(), labels) / parts).backward()
-            optimizer.step()
+            step(model, optimizer, torch.randn(16, 4, generator=draws), parts, coarse)
             average.update_parameters(model)
         at_the_end(model, average)
 
@@ -189,13 +193,7 @@ def in_parts(parts: int, at_the_end: AtTheEnd, coarse: bool, interval: int, fold
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(nn.ModuleList([model, average]), optimizer, folder, twin=twin, interval=interval):
         for _ in range(20):
-            optimizer.zero_grad()
-            samples = torch.randn(16, 4, generator=draws)
-            for images, labels in zip(samples.chunk(parts), LABELS.chunk(parts), strict=True):
-                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    outputs = model(images)
-                (cross_entropy(outputs.float(), labels) / parts).backward()
-            optimizer.step()
+            step(model, optimizer, torch.randn(16, 4, generator=draws), parts, coarse)
             with torch.no_grad():
                 for ours, theirs in zip(average.parameters(), model.parameters(), strict=True):
                     ours.lerp_(theirs, 0.2)

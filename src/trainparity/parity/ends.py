@@ -50,7 +50,7 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         return judged_by_statistics(same, left, right, twins, floor)
     moved = _moved(left) | _moved(right)
     apart = _apart(ends[0], ends[1], moved)
-    off = times(apart, _floor(left, twins, floor, moved))
+    off = times(apart, _floor(left, ends[0], twins, floor, moved))
     off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
     if float(off.max()) <= verdict.margin:
         if assumed := _assumed(left, twins, ends[0], ends[1]):
@@ -126,10 +126,10 @@ def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
     return ratio(with_all(differ), with_all(lengths))[0]
 
 
-def _floor(reference: Trace, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
+def _floor(reference: Trace, end: _End, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
     """Return how far right runs part until the end: float64 [P + 1]; without twins by the square of the steps."""
-    traced, end = torch.maximum(floor["weight"][-1], _of_averages(reference)), _end(reference)
-    apart = [_apart(end, other, moved) for other in _ends_of(twins, reference) if end]
+    traced = torch.maximum(floor["weight"][-1], _of_averages(reference))
+    apart = [_apart(end, other, moved) for other in _ends_of(twins, reference)]
     if not apart:
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)

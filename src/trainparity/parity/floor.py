@@ -29,7 +29,7 @@ class Floor(Protocol):
     same_samples: bool
     """Whether twins showed that samples known by their contents keep them: those that a model made do not."""
     kept_samples: frozenset[int]
-    """Those of all steps that all twins have too; of a model that makes some, those that it is given from outside."""
+    """Of a model that makes some those that it is given from outside, as all twins have them; empty where all keep."""
     flaw: str | None
     """Why the floor cannot excuse a distance everywhere: the first place where a twin is not finite, or lost."""
 
@@ -62,8 +62,7 @@ class NoiseFloor:
         twins = [seen_as(reference, twin) for twin in twins]
         self.flaw: str | None = of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
-        seen = (frozenset(trace.arrays["sample_ids"].flatten().tolist()) for trace in (reference, *twins))
-        self.kept_samples = frozenset.intersection(*seen) - {0}
+        self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self._floors: dict[Compared, Tensor] = {}
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
@@ -140,6 +139,11 @@ class NoiseFloor:
                         "kink, as of a ReLU, a maximum or a tie; else the same code and seed do not make the same run"
                     )
         return None
+
+
+def _kept_samples(*traces: Trace) -> frozenset[int]:
+    seen = (frozenset(trace.arrays["sample_ids"].flatten().tolist()) for trace in traces)
+    return frozenset.intersection(*seen) - {0}
 
 
 NOTHING_ELSE = 0.5

@@ -90,7 +90,7 @@ def _in_every_parameter(difference: Difference, factor: float) -> bool:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
-    if averaged_over_ranks(difference, factor):
+    if _averaged_over_ranks(difference, factor):
         return True
     if chain.judged and _is(factor, chain.factor) and _is_another(difference, factor):
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
@@ -119,7 +119,7 @@ def _is_another(difference: Difference, factor: float) -> bool:
     return not others and other_loss(difference, factor)
 
 
-def averaged_over_ranks(difference: Difference, factor: float) -> bool:
+def _averaged_over_ranks(difference: Difference, factor: float) -> bool:
     """Tell whether ranks compute one and the same loss, as of features of all of them, and average its gradient.
 
     Each has that of its own samples alone, so that all that reaches the model through these is divided by the ranks.
@@ -160,7 +160,7 @@ def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
         return None
-    if not averaged_over_ranks(difference, chain.factor):
+    if not _averaged_over_ranks(difference, chain.factor):
         unexplained = other_loss(difference, chain.factor) and not count_of(difference, chain.factor)
         if not difference.passes_part or unexplained or _is_another(difference, chain.factor):
             return None

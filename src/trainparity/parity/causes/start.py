@@ -30,11 +30,11 @@ def _made_otherwise(difference: Difference) -> list[str]:
     seed are not. After earlier steps, which nobody has recorded, rounding may have parted them.
     """
     layouts = [trace.layout for trace in difference.traces]
+    if difference.row or any(layout.steps[0] for layout in layouts) or not is_coarse(layouts[0]):
+        return []
     stored = [layout.stored() for layout in layouts]
-    coarse = is_coarse(layouts[0]) and stored[0] == stored[1]
-    first = not difference.row and not any(layout.steps[0] for layout in layouts)
     earlier = (*difference.numbers("optimizer_step"), *difference.numbers("sequence"), *state_norms(difference))
-    if not coarse or not first or any(earlier):
+    if stored[0] != stored[1] or any(earlier):
         return []
     units = torch.tensor(list(stored[0].values()), dtype=torch.float64)
     starts = [trace.arrays["start/sketch"] for trace in difference.traces]
