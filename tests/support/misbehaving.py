@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from trainparity.workloads import Batch
 class MisbehavingOptions(MlpOptions):
     how: Literal[
         "raise", "kill", "kill-workers", "kill-parent", "slow", "hang", "exit", "os-exit", "segfault", "no-memory",
-        "nan", "start-method", "stop", "write",
+        "nan", "raise-and-linger", "start-method", "stop", "write",
     ]  # fmt: skip
     rank: int = 0
     after: int = 5
@@ -38,6 +39,9 @@ class Misbehaving(Mlp):
             match self.options.how:
                 case "raise":
                     raise ValueError(f"no loss for\nsample {int(batch['samples'][0])}")
+                case "raise-and-linger":
+                    tempfile.TemporaryDirectory.cleanup = lambda _: time.sleep(5)  # type: ignore[method-assign]
+                    raise ValueError("no loss, and much to clean up")
                 case "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "kill-workers":

@@ -33,7 +33,7 @@ class StepDeadline:
         self._file = stacks.open("w", encoding="utf-8")
         self._seconds, self._first_s = seconds, _FIRST_S[compiled] + loader_s
         self._least_s = _LEAST_S + loader_s
-        self._steps, self._phases = 0, 0
+        self._steps, self._phases, self._ended = 0, 0, threading.Event()
         self._rearm(None)
         threading.Thread(target=self._watch, name="trainparity-deadline", daemon=True).start()
 
@@ -41,7 +41,12 @@ class StepDeadline:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End with the run."""
+        self.end()
+
+    def end(self) -> None:
         """Leave a process that ends alone: one that fails as a peer hung is no part of the hang."""
+        self._ended.set()
         faulthandler.cancel_dump_traceback_later()
 
     def step(self) -> None:
@@ -59,8 +64,7 @@ class StepDeadline:
 
     def _watch(self) -> None:
         steps, phases, since, slowest_s = 0, 0, time.monotonic(), None
-        while True:
-            time.sleep(_POLL_S)
+        while not self._ended.wait(_POLL_S):
             now = time.monotonic()
             if self._phases > phases:
                 steps, phases, since, slowest_s = self._steps, self._phases, now, None

@@ -155,11 +155,21 @@ class _Phases:
         if self._spec.timing and not timing.exists():
             if self._spec.configuration.compile != "none" and self._spec.placement.device == "cpu":
                 compilation.prepare()
-            with compilation.own_kernels():
+            with compilation.own_kernels(), self._failing_alone():
                 self._timed_phase(self._spec.timing, timing)  # compiles cold, and the traced phases find its kernels
                 self._traced_phases()
         else:
             self._traced_phases()
+
+    @contextmanager
+    def _failing_alone(self) -> Iterator[None]:
+        """End the deadline as soon as a phase fails, e.g. as a peer hung: what is cleaned up then is no step."""
+        try:
+            yield
+        except BaseException:
+            if self._deadline:
+                self._deadline.end()
+            raise
 
     def _timed_phase(self, settings: Timing, output: Path) -> None:
         self._phase("timing", 0)
