@@ -109,6 +109,7 @@ def test_an_experiment_trains_only_what_it_needs(project: Project) -> None:
     assert (metrics["configuration"], metrics["status"]) == ("gradaccum", "trained")
 
 
+@pytest.mark.study
 def test_a_queue_over_configurations_fills_the_table_of_experiments(project: Project) -> None:
     project.run("dvc", "exp", "run", "--queue", "-S", "parallel=cpu,ddp", "experiment")
     project.run("dvc", "exp", "run", "--run-all")

@@ -129,6 +129,7 @@ def test_without_the_notes_of_what_was_read_no_edit_goes_unseen(project: Project
     path.write_text(FILES["settings/loss.json"])
 
 
+@pytest.mark.study
 def test_a_temporary_experiment_has_read_the_same(project: Project) -> None:
     path = project.folder / "settings/loss.json"
     project.run("dvc", "repro")

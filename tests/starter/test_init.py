@@ -110,10 +110,10 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("dvc", "number", "everybody"),  # gets the signal, or the command alone: services do either
     [
-        (False, signal.SIGTERM, False),
         (True, signal.SIGINT, False),
-        (True, signal.SIGTERM, True),
-        (False, signal.SIGHUP, True),
+        (False, signal.SIGTERM, True),
+        pytest.param(False, signal.SIGTERM, False, marks=pytest.mark.study),
+        pytest.param(True, signal.SIGHUP, True, marks=pytest.mark.study),
     ],
 )
 def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
