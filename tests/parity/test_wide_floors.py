@@ -130,3 +130,20 @@ def test_after_steps_that_were_not_recorded_they_are_apart_as_rounding_makes_the
     )  # fmt: skip
     verdict = compared(*runs, tmp_path)
     assert verdict.verdict == "equivalent", verdict.reason
+
+
+@pytest.mark.parametrize(("scale", "said"), [(0.5, "equivalent"), (1.0, "different")])
+def test_without_twins_an_update_is_as_far_off_as_the_gradient_it_is_made_of(
+    scale: float, said: str, tmp_path: Path
+) -> None:
+    """Weights of SGD are stored in fp32, and what bf16 has made of their gradients is in their updates."""
+
+    def plain(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    for parts, of_each in ((1, 1.0), (2, scale)):
+        folder = tmp_path / str(parts)
+        train_in_parts(parts, True, folder, 0, optimizer=plain, scale=of_each, before_update=lambda model: None)
+    verdict = compare_folders(tmp_path / "1", tmp_path / "2")
+    assert verdict.verdict == said, verdict
+    assert verdict.cause == (None if said == "equivalent" else "loss-normalisation")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.normalisation import amplified, decomposes, jumping, without_jumps
+from trainparity.parity.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace, comparable
@@ -212,7 +212,8 @@ class AnalyticFloor:
     """A bound used without twins: one rounding, times a growth that is assumed, not measured.
 
     Errors of sums of n terms grow as sqrt(n) (Higham, Accuracy and Stability, 2002, section 4.2): the largest
-    tensor's row length stands for n. Each step of a window adds the same again, times the steps before it.
+    tensor's row length stands for n. Each step of a window adds the same again, times the steps before it. What an
+    update makes of a gradient is at least as far off: weights that are stored finely hide nothing of bf16 gradients.
     """
 
     calibrated = False
@@ -227,7 +228,9 @@ class AnalyticFloor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
         floor = rounding(self.reference, kind) * self._growth
         if kind in ("update", "weight"):
-            floor = torch.maximum(floor, amplified(self.reference, kind, self["gradient"]))
+            gradient = self["gradient"]
+            for made_of in (passed_on, amplified):
+                floor = torch.maximum(floor, made_of(self.reference, kind, gradient))
         return _running_maximum(self.reference, floor)
 
     @cached_property

@@ -46,6 +46,11 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     return _relative(reference, kind, each * norms(reference, "update"))
 
 
+def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:
+    """Return how far updates, or weights, may be apart that are as far off as their gradients; as `amplified`."""
+    return _relative(reference, kind, gradient[:, :-1] * norms(reference, "update"))
+
+
 def decomposes(reference: Trace) -> bool:
     """Tell whether the optimizer's update is made of a gradient as a matrix, not of each element for itself."""
     name = reference.layout.optimizer.lower()
