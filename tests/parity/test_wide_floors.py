@@ -11,6 +11,7 @@ from torch.optim import AdamW
 
 import trainparity
 from tests.support.against_twins import LABELS, classifier, compared, train_in_parts
+from trainparity.parity.assumed import OF_TWINS
 from trainparity.parity.compare import compare_folders
 
 Fault = Callable[[nn.Module, AdamW], object]
@@ -147,3 +148,22 @@ def test_without_twins_an_update_is_as_far_off_as_the_gradient_it_is_made_of(
     verdict = compare_folders(tmp_path / "1", tmp_path / "2")
     assert verdict.verdict == said, verdict
     assert verdict.cause == (None if said == "equivalent" else "loss-normalisation")
+
+
+def test_of_updates_that_hold_little_but_rounding_twins_are_asked_for(tmp_path: Path) -> None:
+    """As of SGD on weights in bf16, whose rounding is assumed, not measured, where there are none."""
+
+    def stored_in_bf16() -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 10)
+        ).bfloat16()
+
+    def plain(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=1e-2)
+
+    trained = partial(train_in_parts, optimizer=plain, before_update=lambda model: None, make=stored_in_bf16)
+    for parts in (1, 2):
+        trained(parts, True, tmp_path / str(parts), 0, scale=1 / parts)
+    verdict = compare_folders(tmp_path / "1", tmp_path / "2")
+    assert (verdict.verdict, verdict.advice) == ("cannot judge", OF_TWINS), verdict
+    assert "without twins, updates may be" in (verdict.reason or "")

@@ -35,9 +35,10 @@ def too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], n
         wide = "gradient"
     if wide is None:
         return None
-    first = "the first step of a window" if left.layout.window else f"step {left.layout.steps[0]}"
-    twins = f"the {wide}s of {name}'s twins are {exact(widths[wide], 2)} apart at {first}"
-    return f"the noise floor is too wide to prove anything: {twins}"
+    at = "the first step of a window" if left.layout.window else f"step {left.layout.steps[0]}"
+    apart = f"{exact(widths[wide], 2)} apart at {at}"
+    measured, assumed = f"the {wide}s of {name}'s twins are {apart}", f"without twins, {wide}s may be {apart}"
+    return f"the noise floor is too wide to prove anything: {measured if floor.calibrated else assumed}"
 
 
 def hardly_apart(left: Trace, right: Trace, worst: Sequence[Worst]) -> bool:

@@ -126,7 +126,8 @@ def judge_traces(
     wide = too_wide(left, floor, narrow, worst, names[0])
     if wide and not hardly_apart(left, right, worst):
         hidden = _in_one_coarse_format(left, right)
-        advice = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
+        finer = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
+        advice = finer if floor.calibrated else OF_TWINS
         return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
