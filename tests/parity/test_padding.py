@@ -157,6 +157,8 @@ def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin
             for part, long in [cut[0]] * parts if fault == "first part again" else cut:
                 mask = torch.arange(int(long.max())) < long[:, None]
                 given = part[:, : mask.shape[1]].where(mask, 19)
+                if fault == "texts cut off":
+                    given, mask = given[:, :8], mask[:, :8]
                 labels = given if fault == "padding learnt" else given.where(mask, -100)
                 count = (long - 1).sum() * parts if fault == "mean of means" else (lengths - 1).sum()
                 with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
@@ -172,6 +174,7 @@ def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin
         ("", None),
         ("mean of means", "loss-normalisation"),
         ("padding learnt", "loss-or-targets"),
+        ("texts cut off", "inputs"),
         ("first part again", "samples"),
     ],
 )

@@ -143,6 +143,37 @@ def test_another_form_of_the_outputs_does_not_hide_other_labels(tmp_path: Path) 
     assert in_bf16(tmp_path, logits, partial(nn.functional.cross_entropy, target=labels)).verdict == "different"
 
 
+class Actor(nn.Module):
+    """Returns scores, and of each sample the entropy that they have, which is near its largest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+        with torch.no_grad():
+            self.body[2].weight.mul_(1e-2)
+
+    def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.body(samples).float()
+        odds = scores.log_softmax(1)
+        return scores, -(odds.exp() * odds).sum(1)
+
+
+def actors_loss(bonus: float, made: tuple[Tensor, Tensor]) -> Tensor:
+    """As of PPO (Schulman et al., 2017), whose bonus is an entropy's."""
+    scores, entropy = made
+    return nn.functional.cross_entropy(scores, LABELS) - bonus * entropy.mean()
+
+
+@pytest.mark.parametrize("bonus", [-0.01, 0.02])
+def test_another_weight_of_a_small_term_is_no_other_form_of_the_loss(bonus: float, tmp_path: Path) -> None:
+    """What comes back inside of the model is within the rounding of bf16, and has the same bits at other outputs."""
+    runs = (partial(against_twins.train, Actor, partial(actors_loss, weight), True) for weight in (0.01, bonus))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict
+    assert verdict.distance_over_floor < verdict.margin
+    assert "that by (output) agrees" in str(verdict.explanation)
+
+
 def _train_stored_in(stored: torch.dtype, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 10)).to(stored)

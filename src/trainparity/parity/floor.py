@@ -227,6 +227,8 @@ class AnalyticFloor:
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
         floor = rounding(self.reference, kind) * self._growth
+        if kind == "gradient":
+            floor = torch.maximum(floor, _of_cancelling_biases(self.reference))
         if kind in ("update", "weight"):
             gradient = self["gradient"]
             for made_of in (passed_on, amplified):

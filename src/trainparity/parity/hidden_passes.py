@@ -53,7 +53,8 @@ def passes_part(difference: "Difference") -> bool:
             passed = [name for name in passed if name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
-    return (bool(off) and not chain.another_form(off)) or other_loss or bool(parted_at_weights(difference))
+    another_form = chain.another_form(off) and not _of_one_term(difference, off)
+    return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(difference))
 
 
 def further_on(difference: "Difference") -> list[str]:
@@ -129,15 +130,32 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
     auxiliary loss. The value alone proves nothing: a constant in it has no gradient, and what is computed in another
     form, as an embedding by a product, may round beside it.
     """
-    losses, chain = difference.pair("rank/loss"), difference.chain
-    if losses is None or not chain.judged or not chain.loss_is_exact:
+    chain, apart = difference.chain, loss_apart(difference)
+    if not chain.judged or not apart:
         return False
-    ours, theirs = (float(loss.mean()) for loss in losses)
-    apart = abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
     if not chain.given_same_bits:
         more = bool(set(chain.judged) & set(chain.given_more_than_stored))
         return apart > _OTHER_VALUE and more and chain.given_carried
     return apart > _OTHER_TERM and _more_than_another_form(difference)
+
+
+def loss_apart(difference: "Difference") -> float:
+    """Return by which part of it the loss of modules that return the same bits has another value; 0: it is unknown."""
+    losses = difference.pair("rank/loss")
+    if losses is None or not difference.chain.loss_is_exact:
+        return 0.0
+    ours, theirs = (float(loss.mean()) for loss in losses)
+    return abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
+
+
+def _of_one_term(difference: "Difference", off: Collection[str]) -> bool:
+    """Tell whether the loss has another value, and all but what is `off` gets a gradient of the same bits.
+
+    Another form of the loss would change what the other outputs get.
+    """
+    rest = set(difference.chain.judged) - set(off)
+    same = bool(rest) and not rest & set(difference.chain.given_other_bits)
+    return same and loss_apart(difference) > _OTHER_VALUE
 
 
 def _more_than_another_form(difference: "Difference") -> bool:

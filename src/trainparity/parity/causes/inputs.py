@@ -72,8 +72,8 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
     "inputs",
     proof="as many samples, known by their contents, none of which is common to both runs, or few and those in the "
     "same steps: other values, or other data",
-    advice="prepare the data in one way (normalisation, resizing, number format); give `samples=` where samples are "
-    "augmented",
+    advice="prepare the data in one way (normalisation, resizing, length, number format); give `samples=` where "
+    "samples are augmented",
 )
 def other_values(difference: Difference) -> Finding | None:
     """Samples have other contents."""

@@ -67,7 +67,7 @@ def scaled(difference: Difference) -> Finding | None:
 def turned(difference: Difference) -> Finding | None:
     """The whole gradient points the other way: the loss has the other sign."""
     factor, rest = difference.scale
-    if factor >= 0 or difference.stage != "gradient" or rest > tolerance_of(difference):
+    if factor >= 0 or difference.stage != "gradient" or rest > min(tolerance_of(difference), _MOSTLY):
         return None
     what = "in every parameter: the loss has the other sign, or targets that are turned round"
     if _one_number(difference):
@@ -125,7 +125,8 @@ def _averaged_over_ranks(difference: Difference, factor: float) -> bool:
     Each has that of its own samples alone, so that all that reaches the model through these is divided by the ranks.
     """
     ranks = [trace.layout.world_size for trace in difference.traces]
-    apart = ranks[0] != ranks[1] and not other_loss(difference, 1.0)
+    coupled = all(trace.layout.loss_coupled_by for trace in difference.traces)
+    apart = coupled and ranks[0] != ranks[1] and not other_loss(difference, 1.0)
     return apart and abs(factor * ranks[1] / ranks[0] - 1) < SAME_COUNT
 
 
@@ -144,6 +145,9 @@ def _all_zero(difference: Difference) -> bool:
     places = [difference.left.layout.activations.index(name) for name in difference.chain.judged]
     return not difference.left.arrays["activation/sketch"][difference.row][places].any()
 
+
+_MOSTLY = 0.5
+"""Part of a gradient that may be left over at most where it is another one turned round, however wide the floor is."""
 
 _SAME_FACTOR = 0.05
 """How far the factor of the whole gradient may be from that of the outputs' gradient."""

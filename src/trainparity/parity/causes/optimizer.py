@@ -1,5 +1,7 @@
 """Another optimizer, other options or other state."""
 
+import math
+
 import torch
 
 from trainparity.parity.causes import facts
@@ -77,7 +79,8 @@ def _state_lost(difference: Difference) -> bool:
     if classes[0] != classes[1] or not difference.may_be_update:
         return False
     kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
-    return all(kept) and (bool(norms[0]) != bool(norms[1]) or bool(_moments_lost(difference)))
+    begun = bool(norms[0]) == bool(norms[1])
+    return all(kept) and (not begun or bool(_moments_lost(difference) or _without_state(difference)))
 
 
 def _moments_lost(difference: Difference) -> int:
@@ -92,6 +95,12 @@ def _moments_lost(difference: Difference) -> int:
     return other if torch.equal(left, right) and 2 * other > int((left > 0).sum()) else 0
 
 
+def _without_state(difference: Difference) -> list[str]:
+    """Return the parameters of which one run alone keeps nothing, and the other something that is not zero."""
+    (left, right), (ours, theirs) = difference.at("state/tensors"), difference.at("state/norm")
+    return difference.named(((left > 0) ^ (right > 0)) & (torch.maximum(ours, theirs) > 0))
+
+
 def _moments_differ(difference: Difference) -> bool:
     """Tell whether what one class of optimizer keeps differs by more than a coarse format hides in each step's update.
 
@@ -103,6 +112,8 @@ def _moments_differ(difference: Difference) -> bool:
         return False
     if (rows := traced_since(difference)) is None:
         return False
+    if not math.isfinite(difference.tolerance):
+        return False  # a twin is lost there
     units = max(trace.layout.stored_roundoff for trace in difference.traces)
     rounded = 2 * units * (rows.stop - 1 - rows.start)
     if not min(facts.state_norms(difference)) or facts.states_agree(difference, difference.tolerance + rounded):
@@ -164,6 +175,8 @@ def optimizer_state(difference: Difference) -> Finding | None:
     lost = ""
     if min(total) == 0 < max(total):
         lost = " (one of them has none: lost on resume, or with an optimizer made anew)"
+    elif none := _without_state(difference):
+        lost = f" (one run keeps nothing of {some(none)}: lost on resume)"
     elif zeros := _moments_lost(difference):
         lost = f" (of {zeros} parameters a moment is all zeros in one run alone: lost on resume)"
     what, (left, right) = ("it counts as steps", steps) if agree else ("its norm is", total)

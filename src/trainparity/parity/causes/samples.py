@@ -224,10 +224,13 @@ _BY_CHANCE = 0.05
 
 
 def at_their_places(difference: Difference) -> bool:
-    """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed."""
+    """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed.
+
+    Of texts that one run cuts to another length those common are the short ones, which may be most, or all of a rank.
+    """
     ours, theirs = over_the_run(difference)
-    common = ours & theirs
-    if 2 * len(common) >= min(len(ours), len(theirs)):
+    common, cut = ours & theirs, _of_other_length(difference)
+    if 2 * len(common) >= min(len(ours), len(theirs)) and not cut:
         return False
     steps = len(difference.left.layout.steps)
     if steps > 1 and common and steps ** -len(common) > _BY_CHANCE:
@@ -235,7 +238,7 @@ def at_their_places(difference: Difference) -> bool:
     for row in range(len(difference.left.layout.steps)):
         one, two = (common & set(identities(trace, row)) for trace in difference.traces)
         ranks = [set(seen) - {0} for seen in difference.right.arrays["rank/samples"][row].tolist()]
-        if one != two or any(seen and seen <= common for seen in ranks):
+        if one != two or (not cut and any(seen and seen <= common for seen in ranks)):
             return False
     return True
 

@@ -34,7 +34,8 @@ def _made_otherwise(difference: Difference) -> list[str]:
         return []
     stored = [layout.stored() for layout in layouts]
     earlier = (*difference.numbers("optimizer_step"), *difference.numbers("sequence"), *state_norms(difference))
-    if stored[0] != stored[1] or any(earlier):
+    trained_before = any(layout.written_before > _TO_INITIALISE for layout in layouts)  # with another optimizer
+    if stored[0] != stored[1] or any(earlier) or trained_before:
         return []
     units = torch.tensor(list(stored[0].values()), dtype=torch.float64)
     starts = [trace.arrays["start/sketch"] for trace in difference.traces]
@@ -42,6 +43,9 @@ def _made_otherwise(difference: Difference) -> list[str]:
     trained = torch.logical_or(*difference.at("held")) | moves  # the rest is none of the training
     return difference.named((difference.distances("start")[0, :-1] > _ROUNDINGS * units) & trained)
 
+
+_TO_INITIALISE = 12
+"""Writes that make a weight's first values at most: a truncated normal's are 5, of which some libraries make two."""
 
 _ROUNDINGS = 64
 """Unit roundoffs by which a weight is another one, though another device may have computed it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -106,6 +107,8 @@ class BackwardHooks:
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
         self._passes: list[_BackwardPass] = []
+        self._of_inputs: set[int] = set()
+        """The numbers of backward passes that came to no parameter, and can't be differentiated again."""
         self._squares_left: list[float] = []
         self._applied = torch.zeros(SIZE, dtype=torch.float64)
         """What `total` was when it was last looked at, which is before the gradient is clipped."""
@@ -139,10 +142,21 @@ class BackwardHooks:
 
     def reached(self) -> None:
         """Note a backward pass; FSDP2 hands no gradient over in those of micro-batches before the last."""
-        if self.active and self._sharded and not self._in_backward:
+        if not self.active or self._in_backward:
+            return
+        if self._sharded:
             self._enter()
             # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
             self._passes[-1].square = self._in_shards()
+        elif not torch.is_grad_enabled():  # else a loss may be made of these gradients, as a penalty is
+            number, before = torch._C._current_graph_task_id(), len(self._passes)
+            ended = partial(self._reached_inputs_alone, number, before)
+            torch.autograd.Variable._execution_engine.queue_callback(ended)
+
+    def _reached_inputs_alone(self, number: int, before: int) -> None:
+        """Note a backward pass that has ended and come to no parameter, if it has not: of `before` others."""
+        if len(self._passes) == before:
+            self._of_inputs.add(number)
 
     def _in_shards(self) -> float:
         """Return the square of the norm of this rank's shards of the gradient as they are now."""
@@ -190,10 +204,11 @@ class BackwardHooks:
     def aside(self) -> Set[int]:
         """Backward passes beside the training, by their numbers: the loop asks what a gradient is, and adds another.
 
-        As for the norm of each term's, that it logs, or weighs the terms by. A loop that is handed all of its gradients
-        trains with them.
+        As for the norm of each term's, that it logs, or weighs the terms by; or for an attack on the samples, which
+        comes to no parameter. A loop that is handed all of its gradients trains with them.
         """
-        return {one.number for one in self._passes} - {one.number for one in self._training()}
+        captured = {one.number for one in self._passes} - {one.number for one in self._training()}
+        return captured | (self._of_inputs if self._passes else set())
 
     @property
     def thrown_away(self) -> Set[int]:

@@ -42,6 +42,11 @@ def layout_of(
     }
 
 
+def most_writes(parameters: Sequence[Tensor]) -> int:
+    """Return how often a parameter has been written in place so far, at most."""
+    return max((parameter._version for parameter in parameters), default=0)
+
+
 def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the class of the optimizer that holds a parameter, by its name; of one class there is nothing to tell."""
     members = optimizer.members if isinstance(optimizer, Joint) else []
