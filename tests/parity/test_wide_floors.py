@@ -115,7 +115,7 @@ def fresh(model: nn.Module) -> torch.optim.Optimizer:
 @pytest.mark.parametrize("part", [0.0, 0.05])
 def test_weights_that_are_stored_finely_begin_with_the_same_values(part: float, tmp_path: Path) -> None:
     """Twins are moved by as much as products round, and the weights of one seed are not."""
-    trained = partial(train_in_parts, 1, True, optimizer=fresh, scale=1.0, before_update=lambda model: None)
+    trained = partial(train_in_parts, 1, True, optimizer=fresh, scale=1.0, before_update=nothing)
     verdict = compared(*(partial(trained, make=partial(one_row_off, p)) for p in (0.0, part)), tmp_path)
     wrong = ("different", "weights-not-loaded", 0)
     assert (verdict.verdict, verdict.cause, verdict.step) == (wrong if part else ("bitwise", None, None)), verdict
@@ -135,12 +135,20 @@ def test_after_steps_that_were_not_recorded_they_are_apart_as_rounding_makes_the
     runs = (
         partial(
             train_in_parts, parts, True, optimizer=partial(before, parts), scale=1 / parts,
-            before_update=lambda model: None,
+            before_update=nothing,
         )
         for parts in (1, 2)
     )  # fmt: skip
     verdict = compared(*runs, tmp_path)
     assert verdict.verdict == "equivalent", verdict.reason
+
+
+def plain(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def nothing(model: nn.Module) -> None:
+    """Change nothing before the update."""
 
 
 @pytest.mark.parametrize(("scale", "said"), [(0.5, "equivalent"), (1.0, "different")])
@@ -149,12 +157,9 @@ def test_without_twins_an_update_is_as_far_off_as_the_gradient_it_is_made_of(
 ) -> None:
     """Weights of SGD are stored in fp32, and what bf16 has made of their gradients is in their updates."""
 
-    def plain(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
     for parts, of_each in ((1, 1.0), (2, scale)):
         folder = tmp_path / str(parts)
-        train_in_parts(parts, True, folder, 0, optimizer=plain, scale=of_each, before_update=lambda model: None)
+        train_in_parts(parts, True, folder, 0, optimizer=plain, scale=of_each, before_update=nothing)
     verdict = compare_folders(tmp_path / "1", tmp_path / "2")
     assert verdict.verdict == said, verdict
     assert verdict.cause == (None if said == "equivalent" else "loss-normalisation")
@@ -168,10 +173,7 @@ def test_of_updates_that_hold_little_but_rounding_twins_are_asked_for(tmp_path: 
             nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 10)
         ).bfloat16()
 
-    def plain(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model.parameters(), lr=1e-2)
-
-    trained = partial(train_in_parts, optimizer=plain, before_update=lambda model: None, make=stored_in_bf16)
+    trained = partial(train_in_parts, optimizer=plain, before_update=nothing, make=stored_in_bf16)
     for parts in (1, 2):
         trained(parts, True, tmp_path / str(parts), 0, scale=1 / parts)
     verdict = compare_folders(tmp_path / "1", tmp_path / "2")
@@ -185,9 +187,6 @@ def test_without_twins_a_gradient_of_cancelling_terms_is_rounding(tmp_path: Path
     def normalised() -> nn.Module:
         return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 10))
 
-    def plain(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model.parameters(), lr=0.05)
-
     def turned_round() -> nn.Module:
         model = normalised()
         model.register_forward_pre_hook(lambda model, inputs: (inputs[0].flip(0),))
@@ -195,7 +194,6 @@ def test_without_twins_a_gradient_of_cancelling_terms_is_rounding(tmp_path: Path
         return model
 
     for name, make in (("a", normalised), ("b", turned_round)):
-        nothing = lambda model: None  # noqa: E731
         train_in_parts(1, False, tmp_path / name, 0, optimizer=plain, scale=1.0, before_update=nothing, make=make)
     verdict = compare_folders(tmp_path / "a", tmp_path / "b")
     assert verdict.verdict != "different", verdict

@@ -111,9 +111,9 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
     ("dvc", "number", "everybody"),  # gets the signal, or the command alone: services do either
     [
         (True, signal.SIGINT, False),
-        (False, signal.SIGTERM, True),
+        (False, signal.SIGHUP, True),
         pytest.param(False, signal.SIGTERM, False, marks=pytest.mark.study),
-        pytest.param(True, signal.SIGHUP, True, marks=pytest.mark.study),
+        pytest.param(True, signal.SIGTERM, True, marks=pytest.mark.study),
     ],
 )
 def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(

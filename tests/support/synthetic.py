@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainparity.parity.difference import Difference
 from trainparity.parity.floor import NoiseFloor
-from trainparity.parity.recording.backward import SIZE
+from trainparity.parity.recording.backward_passes import SIZE
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, levels
 from trainparity.parity.recording.trace import Layout, Trace

@@ -8,11 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from trainparity.parity.cancelling_biases import of_cancelling_biases
 from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.twins import FEW, of_another_run, seen_as
 from trainparity.records.base import RecordError
@@ -103,7 +103,7 @@ class NoiseFloor:
         """Return a kind's floor with what few twins show by chance alone."""
         reference = self.reference
         if kind == "gradient":
-            floor = torch.maximum(floor, _of_cancelling_biases(reference))
+            floor = torch.maximum(floor, of_cancelling_biases(reference))
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
         if kind == "update" and is_coarse(reference.layout):
@@ -172,34 +172,6 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     return torch.nn.functional.pad(floor, (0, 1))
 
 
-def _of_cancelling_biases(reference: Trace) -> Tensor:
-    """Return the floor of biases' gradients whose terms cancel: float64 [T, P + 1]; zero for others.
-
-    As what a discriminator gets from real and from generated samples does: what is left is the rounding of both sums.
-    Of terms that add up at random a gradient is as long as the root of their squares.
-    """
-    shapes, seen = list(reference.layout.parameters), reference.layout.activations
-    floor = torch.zeros(len(reference.layout.steps), len(shapes) + 1, dtype=torch.float64)
-    lengths, terms = norms(reference, "gradient").double(), _terms(reference)
-    for place, name in enumerate(shapes):
-        if name.endswith(".bias") and (module := name.removesuffix(".bias")) in seen:
-            longer = (terms[:, seen.index(module)] / lengths[:, place]).nan_to_num(0.0, posinf=0.0)
-            floor[:, place] = torch.where(longer > 1, _SUMS * reference.layout.unit_roundoff * longer, 0.0)
-    return floor
-
-
-def _terms(reference: Trace) -> Tensor:
-    """Return the root of the squares of what each activation's gradient holds: float64 [T, A]."""
-    per_sample = reference.arrays["activation/numbers"].double() / reference.arrays["num_samples"][:, None]
-    signs = torch.tensor([[signs_used(round(count)) for count in row] for row in per_sample.nan_to_num(0.0).tolist()])
-    lengths: Tensor = torch.linalg.vector_norm(reference.arrays["activation_gradient/sketch"], dim=2)
-    return lengths / (MEAN_LENGTH * signs.sqrt())
-
-
-_SUMS = 4
-"""Roundings of sums of real and of made samples, each as long as a few times that root; 3 were seen."""
-
-
 def _before_each_step(reference: Trace, weights: Tensor) -> Tensor:
     """Return the floor of weights that the step before has made, [T, P + 1]; zeros where a window begins."""
     before = torch.zeros_like(weights)
@@ -223,16 +195,21 @@ class AnalyticFloor:
 
     def __init__(self, reference: Trace) -> None:
         self.reference = reference
+        self._floors: dict[Compared, Tensor] = {}
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
+        if kind not in self._floors:
+            self._floors[kind] = self._assume(kind)
+        return self._floors[kind]
+
+    def _assume(self, kind: Compared) -> Tensor:
         floor = rounding(self.reference, kind) * self._growth
         if kind == "gradient":
-            floor = torch.maximum(floor, _of_cancelling_biases(self.reference))
+            floor = torch.maximum(floor, of_cancelling_biases(self.reference))
         if kind in ("update", "weight"):
-            gradient = self["gradient"]
             for made_of in (passed_on, amplified):
-                floor = torch.maximum(floor, made_of(self.reference, kind, gradient))
+                floor = torch.maximum(floor, made_of(self.reference, kind, self["gradient"]))
         return _running_maximum(self.reference, floor)
 
     @cached_property

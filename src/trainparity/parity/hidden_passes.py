@@ -130,7 +130,7 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
     auxiliary loss. The value alone proves nothing: a constant in it has no gradient, and what is computed in another
     form, as an embedding by a product, may round beside it.
     """
-    chain, apart = difference.chain, loss_apart(difference)
+    chain, apart = difference.chain, _loss_apart(difference)
     if not chain.judged or not apart:
         return False
     if not chain.given_same_bits:
@@ -139,7 +139,7 @@ def other_loss_of_same_bits(difference: "Difference") -> bool:
     return apart > _OTHER_TERM and _more_than_another_form(difference)
 
 
-def loss_apart(difference: "Difference") -> float:
+def _loss_apart(difference: "Difference") -> float:
     """Return by which part of it the loss of modules that return the same bits has another value; 0: it is unknown."""
     losses = difference.pair("rank/loss")
     if losses is None or not difference.chain.loss_is_exact:
@@ -155,7 +155,7 @@ def _of_one_term(difference: "Difference", off: Collection[str]) -> bool:
     """
     rest = set(difference.chain.judged) - set(off)
     same = bool(rest) and not rest & set(difference.chain.given_other_bits)
-    return same and loss_apart(difference) > _OTHER_VALUE
+    return same and _loss_apart(difference) > _OTHER_VALUE
 
 
 def _more_than_another_form(difference: "Difference") -> bool:

@@ -36,9 +36,8 @@ def too_wide(left: Trace, floor: Floor, narrow: float, worst: Sequence[Worst], n
     if wide is None:
         return None
     at = "the first step of a window" if left.layout.window else f"step {left.layout.steps[0]}"
-    apart = f"{exact(widths[wide], 2)} apart at {at}"
-    measured, assumed = f"the {wide}s of {name}'s twins are {apart}", f"without twins, {wide}s may be {apart}"
-    return f"the noise floor is too wide to prove anything: {measured if floor.calibrated else assumed}"
+    noise = f"the {wide}s of {name}'s twins are" if floor.calibrated else f"without twins, {wide}s may be"
+    return f"the noise floor is too wide to prove anything: {noise} {exact(widths[wide], 2)} apart at {at}"
 
 
 def hardly_apart(left: Trace, right: Trace, worst: Sequence[Worst]) -> bool:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.against_twins import Training, compared, train
-from trainparity.parity.recording.backward import MAX_MICRO_BATCHES, BackwardHooks
+from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES
 
 
 class HandsOn(torch.autograd.Function):
@@ -55,10 +56,10 @@ def test_only_what_is_gone_was_thrown_away(count: int) -> None:
     hooks.active = True
     for _ in range(count):
         model(torch.ones(2, 4)).sum().backward()
-    assert not hooks.thrown_away
+    assert not hooks.passes.thrown_away
     hooks.begin()
     model.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
     model.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
-    assert len(hooks.thrown_away) == 1 and hooks.count == 2
+    assert len(hooks.passes.thrown_away) == 1 and hooks.count == 2

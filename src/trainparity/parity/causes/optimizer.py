@@ -79,8 +79,8 @@ def _state_lost(difference: Difference) -> bool:
     if classes[0] != classes[1] or not difference.may_be_update:
         return False
     kept = [trace.arrays["state/norm"].any() for trace in difference.traces]
-    begun = bool(norms[0]) == bool(norms[1])
-    return all(kept) and (not begun or bool(_moments_lost(difference) or _without_state(difference)))
+    none_left = bool(norms[0]) != bool(norms[1])
+    return all(kept) and (none_left or bool(_moments_lost(difference) or _without_state(difference)))
 
 
 def _moments_lost(difference: Difference) -> int:

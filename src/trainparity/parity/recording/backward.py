@@ -1,7 +1,6 @@
 """What one step's backward passes show: each micro-batch's own gradient, and what was held before it."""
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Set
 from functools import partial
 from typing import Any
 
@@ -9,34 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
+from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES, SIZE, BackwardPasses
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.given import ArrivingGradients
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
 
-SIZE = 256
-"""Numbers that a micro-batch's whole gradient is projected to."""
-
-MAX_MICRO_BATCHES = 64
-"""Micro-batches of a step and rank that are kept one by one."""
-
-
 _ROUNDED = 0.02
 """Part of a gradient by which the sum of what backward passes made may differ from it, in any format."""
-
-
-@dataclass
-class _BackwardPass:
-    number: int
-    """As autograd counts them."""
-    captured: bool
-    """Whether `torch.autograd.grad` hands the parameters' gradients to the loop: what they hold stays as it is."""
-    square: float = 0.0
-    """Of the L2 norm of the gradients that were there before it."""
-    reached: set[int] = field(default_factory=set)
-    """The parameters that it came to, by identity; of passes that are not kept one by one, none."""
-    sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
 
 
 class BackwardHooks:
@@ -106,9 +86,7 @@ class BackwardHooks:
         self.carried = 0.0
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
-        self._passes: list[_BackwardPass] = []
-        self._of_inputs: set[int] = set()
-        """The numbers of backward passes that came to no parameter, and can't be differentiated again."""
+        self.passes = BackwardPasses()
         self._squares_left: list[float] = []
         self._applied = torch.zeros(SIZE, dtype=torch.float64)
         """What `total` was when it was last looked at, which is before the gradient is clipped."""
@@ -126,11 +104,12 @@ class BackwardHooks:
             return None
         if not self._in_backward:
             self._enter(captured=is_captured(parameter))
-        if len(self._passes) <= MAX_MICRO_BATCHES:
-            self._passes[-1].reached.add(id(parameter))
+        if len(self.passes) <= MAX_MICRO_BATCHES:
+            one = self.passes.last
+            one.reached.add(id(parameter))
             if parameter.grad is not None and id(parameter) in self._counted:
-                self._passes[-1].square += norm(parameter.grad) ** 2
-            self._passes[-1].sketch += sign * self._sketch(gradient)
+                one.square += norm(parameter.grad) ** 2
+            one.sketch += sign * self._sketch(gradient)
         if self._first and id(parameter) not in self._embeddings:
             self.arriving.see(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
@@ -147,16 +126,10 @@ class BackwardHooks:
         if self._sharded:
             self._enter()
             # Only here are shards sure to hold nothing of this pass: their hooks run after it is added.
-            self._passes[-1].square = self._in_shards()
+            self.passes.last.square = self._in_shards()
         elif not torch.is_grad_enabled():  # else a loss may be made of these gradients, as a penalty is
-            number, before = torch._C._current_graph_task_id(), len(self._passes)
-            ended = partial(self._reached_inputs_alone, number, before)
+            ended = partial(self.passes.came_to_inputs, torch._C._current_graph_task_id(), len(self.passes))
             torch.autograd.Variable._execution_engine.queue_callback(ended)
-
-    def _reached_inputs_alone(self, number: int, before: int) -> None:
-        """Note a backward pass that has ended and come to no parameter, if it has not: of `before` others."""
-        if len(self._passes) == before:
-            self._of_inputs.add(number)
 
     def _in_shards(self) -> float:
         """Return the square of the norm of this rank's shards of the gradient as they are now."""
@@ -168,7 +141,7 @@ class BackwardHooks:
 
     def _enter(self, *, captured: bool = False) -> None:
         self._in_backward, self._counted = True, self._held()
-        self._passes.append(_BackwardPass(torch._C._current_graph_task_id(), captured))
+        self.passes.enter(torch._C._current_graph_task_id(), captured=captured)
         # A callback that a callback queues runs after those of DDP and FSDP, which reduce the gradients.
         engine = torch.autograd.Variable._execution_engine
         engine.queue_callback(lambda: engine.queue_callback(self._leave))
@@ -186,43 +159,19 @@ class BackwardHooks:
     @property
     def begun(self) -> bool:
         """Whether a backward pass of the step has begun."""
-        return bool(self._passes)
+        return len(self.passes) > 0
 
     @property
     def count(self) -> int:
         """Backward passes that have ended."""
-        return len(self._passes) - self._in_backward
+        return len(self.passes) - self._in_backward
 
     def _leave(self) -> None:
         self._in_backward = self._first = False
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())
-        self._ended(self._passes[-1].captured)
-
-    @property
-    def aside(self) -> Set[int]:
-        """Backward passes beside the training, by their numbers: the loop asks what a gradient is, and adds another.
-
-        As for the norm of each term's, that it logs, or weighs the terms by; or for an attack on the samples, which
-        comes to no parameter. A loop that is handed all of its gradients trains with them.
-        """
-        captured = {one.number for one in self._passes} - {one.number for one in self._training()}
-        return captured | (self._of_inputs if self._passes else set())
-
-    @property
-    def thrown_away(self) -> Set[int]:
-        """Backward passes, by their numbers, whose gradients are gone when a later one begins."""
-        found: set[int] = set()
-        for place, later in enumerate(self._passes):
-            if not later.square:
-                found |= {one.number for one in self._passes[:place] if not one.reached.isdisjoint(later.reached)}
-        return found
-
-    def sketch_without(self, gone: Set[int]) -> Tensor:
-        """Return the sketch of what backward passes made, but for those `gone`, by their numbers: float64 [SIZE]."""
-        rest = [one.sketch for one in self._training() if one.number not in gone]
-        return torch.stack(rest).sum(0) if rest else torch.zeros(SIZE, dtype=torch.float64)
+        self._ended(self.passes.last.captured)
 
     def is_applied(self, made: Tensor) -> bool:
         """Tell whether the update takes just what was made, as the mean over ranks of their sketches [SIZE].
@@ -231,9 +180,6 @@ class BackwardHooks:
         """
         apart = torch.linalg.vector_norm(made - self._applied)
         return bool(apart <= _ROUNDED * torch.linalg.vector_norm(self._applied))
-
-    def _training(self) -> Sequence[_BackwardPass]:
-        return [one for one in self._passes if not one.captured] or self._passes
 
     def total(self) -> Tensor:
         """Return the sketch of this rank's gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
@@ -245,21 +191,6 @@ class BackwardHooks:
         self._applied = total
         return total
 
-    @property
-    def trained(self) -> int:
-        """How many backward passes belong to the training."""
-        return len(self._training())
-
-    def held(self) -> Tensor:
-        """Return the L2 norms of the gradients that were there before each backward pass: float64 [M]."""
-        kept = self._training()[:MAX_MICRO_BATCHES]
-        return torch.tensor([one.square for one in kept], dtype=torch.float64).sqrt()
-
     def left(self) -> Tensor:
         """Return the L2 norms of this rank's shards after each backward pass: float64 [M], of none if nothing is."""
         return torch.tensor(self._squares_left[:MAX_MICRO_BATCHES], dtype=torch.float64).sqrt()
-
-    def sketches(self) -> Tensor:
-        """Return the sketches of each backward pass's own gradient: float64 [M, SIZE]."""
-        kept = [one.sketch for one in self._training()[:MAX_MICRO_BATCHES]]
-        return torch.stack(kept) if kept else torch.zeros(0, SIZE, dtype=torch.float64)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording import ranks
-from trainparity.parity.recording.backward import MAX_MICRO_BATCHES, BackwardHooks
+from trainparity.parity.recording.backward import BackwardHooks
+from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.identity import never_zero
 from trainparity.parity.recording.passes import Pass
@@ -29,9 +30,9 @@ def collect(
         groups: The first rank of each rank's group, int64 [R].
         scale: What the loss was multiplied with, by a gradient scaler.
     """
-    thrown_away = backward.thrown_away
-    made = ranks.gather(backward.sketch_without(thrown_away)).mean(0)
-    aside = backward.aside | (thrown_away if backward.is_applied(made) else set())
+    thrown_away = backward.passes.thrown_away
+    made = ranks.gather(backward.passes.sketch_without(thrown_away)).mean(0)
+    aside = backward.passes.aside | (thrown_away if backward.is_applied(made) else set())
     passes = [one for one in forward.passes() if not one.is_of_another_loss(thrown_away)]
     samples = [one.samples[one.samples != STAND_IN] for one in passes if one.samples is not None]
     every = ranks.gather_each({
@@ -82,11 +83,11 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
 def _of_backward(backward: BackwardHooks) -> dict[str, Tensor]:
     """Return what this rank's backward passes show."""
     return {
-        "backwards": torch.tensor([backward.trained]),
-        "held": backward.held(),
+        "backwards": torch.tensor([backward.passes.trained]),
+        "held": backward.passes.held(),
         "left": backward.left(),
         "after": backward.after[None],
-        "micro": backward.sketches(),
+        "micro": backward.passes.sketches(),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.backward import SIZE
+from trainparity.parity.recording.backward_passes import SIZE
 from trainparity.parity.recording.sketch import LEVELS
 
 _SHAPES = {
