@@ -150,9 +150,11 @@ def _train_masked(parts: int, fault: str, dtype: torch.dtype, folder: Path, twin
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(6):
+        for step in range(6):
             tokens, lengths = (torch.randint(low, high, size, generator=draws)
                                for low, high, size in ((1, 19, (8, 12)), (4, 13, (8,))))  # fmt: skip
+            if fault == "a longer text" and step == 3:
+                tokens[2], lengths[2] = tokens[3], 12
             cut = list(zip(tokens.chunk(parts), lengths.chunk(parts), strict=True))
             for part, long in [cut[0]] * parts if fault == "first part again" else cut:
                 mask = torch.arange(int(long.max())) < long[:, None]
@@ -184,6 +186,13 @@ def test_micro_batches_that_are_padded_each_to_its_longest_sequence(
     runs = partial(_train_masked, 1, "", dtype), partial(_train_masked, 4, fault, dtype)
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different" if fault else "equivalent", cause), verdict.explanation
+
+
+def test_a_text_in_place_of_another_is_no_text_that_was_cut_off(tmp_path: Path) -> None:
+    """All others are common to both runs, and in the same steps, as short texts are where long ones are cut off."""
+    runs = (partial(_train_masked, 1, fault, torch.float32) for fault in ("", "a longer text"))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.step) == ("different", 3) and verdict.cause != "inputs", verdict.explanation
 
 
 def train_texts(seed: int, steps: int, dtype: torch.dtype, folder: Path, twin: int) -> None:

@@ -94,6 +94,15 @@ def one_row_off(part: float) -> nn.Module:
     return model
 
 
+def filled_row_by_row(part: float) -> nn.Module:
+    """Return a model of which another weight is off, as a table of vectors is read in."""
+    model = one_row_off(part)
+    with torch.no_grad():
+        for row in model[2].weight.repeat(2, 1):  # type: ignore[union-attr, operator]
+            model[2].weight[0].copy_(row)  # type: ignore[union-attr, index]
+    return model
+
+
 def trained_before(parts: int, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer of steps that nobody has recorded, under autocast in so many parts."""
     optimizer = AdamW(model.parameters(), lr=0.01)
@@ -112,11 +121,14 @@ def fresh(model: nn.Module) -> torch.optim.Optimizer:
     return AdamW(model.parameters(), lr=0.01)
 
 
+@pytest.mark.parametrize("make", [one_row_off, filled_row_by_row])
 @pytest.mark.parametrize("part", [0.0, 0.05])
-def test_weights_that_are_stored_finely_begin_with_the_same_values(part: float, tmp_path: Path) -> None:
+def test_weights_that_are_stored_finely_begin_with_the_same_values(
+    part: float, make: Callable[[float], nn.Module], tmp_path: Path
+) -> None:
     """Twins are moved by as much as products round, and the weights of one seed are not."""
     trained = partial(train_in_parts, 1, True, optimizer=fresh, scale=1.0, before_update=nothing)
-    verdict = compared(*(partial(trained, make=partial(one_row_off, p)) for p in (0.0, part)), tmp_path)
+    verdict = compared(*(partial(trained, make=partial(make, p)) for p in (0.0, part)), tmp_path)
     wrong = ("different", "weights-not-loaded", 0)
     assert (verdict.verdict, verdict.cause, verdict.step) == (wrong if part else ("bitwise", None, None)), verdict
 

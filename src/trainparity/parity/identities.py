@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import torch
+
 from trainparity.parity.recording.trace import Trace
 
 
@@ -18,3 +20,15 @@ def without(left: list[int], right: list[int]) -> list[int]:
 def other_samples(left: Trace, right: Trace, row: int) -> list[int]:
     """Return those samples of `right` at one traced step that `left` did not see there."""
     return without(identities(right, row), identities(left, row))
+
+
+def over_the_run(left: Trace, right: Trace) -> tuple[set[int], set[int]]:
+    """Return the samples of all traced steps of both runs."""
+    ours, theirs = (trace.arrays["sample_ids"].flatten().tolist() for trace in (left, right))
+    return {int(i) for i in ours if i}, {int(i) for i in theirs if i}
+
+
+def same_over_the_run(left: Trace, right: Trace) -> bool:
+    """Tell whether both runs see the same samples, each as often, in any order."""
+    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in (left, right))
+    return torch.equal(ours[ours != 0], theirs[theirs != 0])

@@ -6,8 +6,9 @@ from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.causes.precision import rounded_alike
-from trainparity.parity.causes.samples import at_their_places, over_the_run
+from trainparity.parity.causes.samples import at_their_places
 from trainparity.parity.difference import Difference
+from trainparity.parity.identities import over_the_run
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import made
 
@@ -77,7 +78,7 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
 )
 def other_values(difference: Difference) -> Finding | None:
     """Samples have other contents."""
-    counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(difference)
+    counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(*difference.traces)
     if not difference.floor.same_samples:
         ours = ours & difference.floor.kept_samples
     if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):

@@ -5,12 +5,13 @@ from collections import Counter
 import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.lengths import BY_CHANCE, is_cut_off, of_other_length
 from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
 from trainparity.parity.causes.ranks import part_on_purpose
 from trainparity.parity.difference import Difference
-from trainparity.parity.identities import identities, without
+from trainparity.parity.identities import identities, over_the_run, same_over_the_run, without
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, is_of_sums
+from trainparity.parity.recording.names import is_of_sums
 
 
 def _samples_differ(difference: Difference) -> bool:
@@ -22,9 +23,9 @@ def _samples_differ(difference: Difference) -> bool:
         return False
     if all(trace.layout.settings.get("samples") == "identity" for trace in difference.traces):
         return True
-    if _of_other_length(difference) or _rows_of_other_passes(difference):
+    if of_other_length(difference) or _rows_of_other_passes(difference):
         return False
-    ours, theirs = over_the_run(difference)
+    ours, theirs = over_the_run(*difference.traces)
     common = 2 * len(ours & theirs) >= min(len(ours), len(theirs)) > 0
     return difference.floor.same_samples and common and _one_would_hide(difference)
 
@@ -48,52 +49,6 @@ def _made_beside_others(difference: Difference) -> bool:
         for trace in difference.traces
     )
     return elsewhere != there and (ours < theirs if elsewhere else theirs < ours)
-
-
-def _of_other_length(difference: Difference) -> bool:
-    """Tell whether as many samples have more numbers in one run: it pads, or cuts, each batch to another length.
-
-    Contents tell that too, and other samples only where those that both runs have come in other steps.
-    """
-    counts, given = difference.numbers("num_samples"), difference.left.layout.activations
-    first = next((name for name in given if name.startswith(INPUT) and not depends_on_cut(name)), None)
-    if counts[0] != counts[1] or first is None:
-        return False
-    other_size = first in difference.of_other_size
-    if any(trace.layout.uneven for trace in difference.traces):
-        other = (other_size or _several_passes(difference)) and not _comes_twice(difference)
-    else:
-        other = other_size and not _end_with_zero(difference, first)
-    return other and not _same_over_the_run(difference) and not _in_other_steps(difference)
-
-
-def _several_passes(difference: Difference) -> bool:
-    """Tell whether a run makes several passes of a step: each may be padded to a length of its own."""
-    return any(int((trace.arrays["rank/rows"][difference.row] > 0).sum()) > 1 for trace in difference.traces)
-
-
-def _comes_twice(difference: Difference) -> bool:
-    """Tell whether samples come twice in one run of a step alone, which no padding makes of others."""
-    seen = (identities(trace, difference.row) for trace in difference.traces)
-    ours, theirs = (len(each) > len(set(each)) for each in seen)
-    return ours != theirs
-
-
-def _end_with_zero(difference: Difference, given: str) -> bool:
-    """Tell whether samples are others that end with another number of zeros, which are tokens as any other.
-
-    Of the same ones, padded or cut to another length, each that is known by something else would be longer.
-    """
-    ours, theirs = difference.numbers_of(given)
-    return abs(ours - theirs) < len(without(*(identities(trace, difference.row) for trace in difference.traces)))
-
-
-def _in_other_steps(difference: Difference) -> bool:
-    """Tell whether most of the samples that both runs have come in other steps of one."""
-    ours, theirs = over_the_run(difference)
-    rows = range(min(len(trace.layout.steps) for trace in difference.traces))
-    at_once = sum(len(set.intersection(*(set(identities(t, row)) for t in difference.traces))) for row in rows)
-    return 2 * at_once < len(ours & theirs)
 
 
 def _rows_of_other_passes(difference: Difference) -> bool:
@@ -150,7 +105,7 @@ def other_samples(difference: Difference) -> Finding | None:
         "duplicates": twice,
         "identified_by": str(difference.right.layout.settings.get("samples", "content")),
     }
-    if _same_over_the_run(difference):
+    if same_over_the_run(*difference.traces):
         what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
     elif twice and not len(ours) - len(set(ours)):
         what, advice = (
@@ -197,10 +152,10 @@ def _identified(difference: Difference) -> bool:
     traces = difference.traces
     if all(trace.layout.settings.get("samples") == "identity" for trace in traces):
         return True
-    ours, theirs = over_the_run(difference)
+    ours, theirs = over_the_run(*difference.traces)
     if theirs and theirs <= ours:
         return True  # none is new, as augmentation or other padding makes them
-    return bool(ours & theirs) and not _of_other_length(difference) and not at_their_places(difference)
+    return bool(ours & theirs) and not of_other_length(difference) and not at_their_places(difference)
 
 
 def _spread_over(difference: Difference, ours: list[int]) -> int:
@@ -213,27 +168,17 @@ def _spread_over(difference: Difference, ours: list[int]) -> int:
     return 0
 
 
-def _same_over_the_run(difference: Difference) -> bool:
-    ours, theirs = (trace.arrays["sample_ids"].flatten().sort().values for trace in difference.traces)
-    ours, theirs = ours[ours != 0], theirs[theirs != 0]
-    return torch.equal(ours, theirs)
-
-
-_BY_CHANCE = 0.05
-"""Probability below which samples that are common to both runs are not in the same steps by chance."""
-
-
 def at_their_places(difference: Difference) -> bool:
     """Tell whether the few samples that are common are so in the same steps, on all ranks: the others are changed.
 
-    Of texts that one run cuts to another length those common are the short ones, which may be most, or all of a rank.
+    Of texts that one run cuts off those common are the short ones, which may be most, or all of a rank.
     """
-    ours, theirs = over_the_run(difference)
-    common, cut = ours & theirs, _of_other_length(difference)
+    ours, theirs = over_the_run(*difference.traces)
+    common, cut = ours & theirs, is_cut_off(difference)
     if 2 * len(common) >= min(len(ours), len(theirs)) and not cut:
         return False
     steps = len(difference.left.layout.steps)
-    if steps > 1 and common and steps ** -len(common) > _BY_CHANCE:
+    if steps > 1 and common and steps ** -len(common) > BY_CHANCE:
         return False  # the same few samples come in the same steps by chance
     for row in range(len(difference.left.layout.steps)):
         one, two = (common & set(identities(trace, row)) for trace in difference.traces)
@@ -241,9 +186,3 @@ def at_their_places(difference: Difference) -> bool:
         if one != two or (not cut and any(seen and seen <= common for seen in ranks)):
             return False
     return True
-
-
-def over_the_run(difference: Difference) -> tuple[set[int], set[int]]:
-    """Return the samples of all traced steps of both runs."""
-    left, right = (trace.arrays["sample_ids"].flatten().tolist() for trace in difference.traces)
-    return {int(i) for i in left if i}, {int(i) for i in right if i}

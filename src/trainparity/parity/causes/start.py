@@ -34,18 +34,16 @@ def _made_otherwise(difference: Difference) -> list[str]:
         return []
     stored = [layout.stored() for layout in layouts]
     earlier = (*difference.numbers("optimizer_step"), *difference.numbers("sequence"), *state_norms(difference))
-    trained_before = any(layout.written_before > _TO_INITIALISE for layout in layouts)  # with another optimizer
-    if stored[0] != stored[1] or any(earlier) or trained_before:
+    if stored[0] != stored[1] or any(earlier):
         return []
     units = torch.tensor(list(stored[0].values()), dtype=torch.float64)
     starts = [trace.arrays["start/sketch"] for trace in difference.traces]
     moves = torch.stack([(of_run != of_run[:1]).any(2).any(0) for of_run in starts]).any(0)
     trained = torch.logical_or(*difference.at("held")) | moves  # the rest is none of the training
-    return difference.named((difference.distances("start")[0, :-1] > _ROUNDINGS * units) & trained)
+    other = difference.named((difference.distances("start")[0, :-1] > _ROUNDINGS * units) & trained)
+    with_another_optimizer = {name for layout in layouts for name in layout.trained_before}
+    return [name for name in other if name not in with_another_optimizer]
 
-
-_TO_INITIALISE = 12
-"""Writes that make a weight's first values at most: a truncated normal's are 5, of which some libraries make two."""
 
 _ROUNDINGS = 64
 """Unit roundoffs by which a weight is another one, though another device may have computed it."""

@@ -42,9 +42,13 @@ def layout_of(
     }
 
 
-def most_writes(parameters: Sequence[Tensor]) -> int:
-    """Return how often a parameter has been written in place so far, at most."""
-    return max((parameter._version for parameter in parameters), default=0)
+def often_written(model: nn.Module) -> list[str]:
+    """Return the parameters that have been written in place more often so far than to initialise them."""
+    return [plain_name(name) for name, parameter in model.named_parameters() if parameter._version > _TO_INITIALISE]
+
+
+_TO_INITIALISE = 12
+"""Writes that make a weight's first values at most: a truncated normal's are 5, of which some libraries make two."""
 
 
 def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:

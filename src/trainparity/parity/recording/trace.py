@@ -61,8 +61,8 @@ class Layout(Record):
     """Inputs that number what a pass holds, as the graphs of a batch by their nodes."""
     uneven: bool = False
     """Whether samples of its passes are of several lengths, as where each batch is padded to its longest one."""
-    written_before: int = 0
-    """How often a weight had been written in place when recording began, at most: to initialise it, or to train it."""
+    trained_before: list[str] = Field(default_factory=list)
+    """Parameters that had been written in place more often, when recording began, than to initialise them."""
     differentiable: bool = False
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""

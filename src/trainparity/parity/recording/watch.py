@@ -14,7 +14,7 @@ from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.closures import Closures, made_inside
 from trainparity.parity.recording.collect import collect
 from trainparity.parity.recording.end import End
-from trainparity.parity.recording.facts import layout_of, most_writes
+from trainparity.parity.recording.facts import layout_of, often_written
 from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.forward import ForwardHooks
 from trainparity.parity.recording.given import GivenGradients
@@ -49,7 +49,7 @@ class StepWatch:
     ) -> None:
         """Attach to a model and its optimizer, wrapped or not. Every rank must make one."""
         self.wrapped, self.model, self.optimizer = model, unwrap_model(model), unwrap_optimizer(optimizer)
-        self._sketch, self._written_before = Sketcher(sketch_size), most_writes(self._parameters())
+        self._sketch, self._trained_before = Sketcher(sketch_size), often_written(self.model)
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
@@ -109,7 +109,7 @@ class StepWatch:
             "numbering": self.forward.seen.numbering,
             "uneven": len(self.forward.origins.lengths) > 1,
             "calls": self.forward.seen.calls,
-            "written_before": self._written_before,
+            "trained_before": self._trained_before,
             "differentiable": self.forward.differentiable,
             **self._loss.facts(),
         }
