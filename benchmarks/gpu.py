@@ -41,6 +41,7 @@ CUDA_TESTS = [
 PIECES = [
     Piece("cuda-tests", ["-m", "pytest", "-q", "-m", "cuda", *CUDA_TESTS]),
     Piece("default-pipeline", ["-m", "trainparity.cli", "repro"], ("reports/summary.json", "gpu-summary.json")),
+    Piece("offload", ["benchmarks/offload.py"]),
     Piece("where-time-goes", ["benchmarks/where_time_goes.py"]),
     Piece("study-e", ["-m", "trainparity.cli", "studies", "cpu-offload", "--save", "benchmarks/results/studies"]),
     Piece(

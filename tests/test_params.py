@@ -411,3 +411,15 @@ def test_a_configuration_takes_its_references_precision() -> None:
     content["references"] = {"coarse": {"precision": "bf16"}}
     content["configs"]["half"] = {"reference": "coarse", "compile": "default"}
     assert parse(content, Path("p")).configs["half"].precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"offload": "activations"}, r"activations with activation_budget_mib"),
+        ({"activation_checkpointing": True}, r"true with activation_budget_mib"),
+        ({"compile": "default"}, r"default with activation_budget_mib; allowed: none"),
+    ],
+)
+def test_an_activation_budget_decides_alone(settings: dict[str, object], expected: str) -> None:
+    assert re.search(expected, message(lambda c: c["configs"].update(cpu={"activation_budget_mib": 64} | settings)))

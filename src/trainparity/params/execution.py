@@ -79,6 +79,9 @@ class Configuration(Section):
     """What waits in host memory: parameters by FSDP's policy, activations saved for backward, or both."""
     activation_checkpointing: bool = False
     """Keep only the inputs of the workload's blocks for backward, and compute the rest again there."""
+    activation_budget_mib: int | None = Field(default=None, ge=0, le=100_000_000)
+    """Device memory for what the workload's blocks save for backward: what is more is moved to host memory beside the
+    computation, or computed again, whichever was measured to take less time; null: no limit."""
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     """`auto`: NCCL with a GPU per rank, else gloo."""
     loader: Loader = Loader()
@@ -98,9 +101,19 @@ class Configuration(Section):
             raise mistake(f"{self.memory_format} with strategy {self.strategy}; allowed: contiguous", "memory_format")
         if self.compile_blocks and self.compile == "none":
             raise mistake("true with compile none; allowed: false", "compile_blocks")
+        if self.activation_budget_mib is not None:
+            self._decides_alone()
         if self.backend != "auto" and not strategy.distributed:
             raise mistake(f"{self.backend} with strategy {self.strategy}, whose ranks are not processes", "backend")
         return self
+
+    def _decides_alone(self) -> None:
+        """Refuse what also decides where activations are while a budget does."""
+        for key, other in (("offload", "activations"), ("offload", "both"), ("activation_checkpointing", True)):
+            if getattr(self, key) == other:
+                raise mistake(f"{str(other).lower()} with activation_budget_mib, which decides it for each block", key)
+        if self.compile != "none":
+            raise mistake(f"{self.compile} with activation_budget_mib; allowed: none", "compile")
 
     @property
     def compared_with(self) -> str:

@@ -1,8 +1,9 @@
 """The one training loop: every strategy, precision and number of micro-batches goes through it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from trainparity.data.prepared import Prepared
 from trainparity.data.workers import WorkersFailed
 from trainparity.params import Configuration, Loader, Optimizer, Precision, Train
 from trainparity.strategies import Execution, Strategy
+from trainparity.training.activation_budget import ActivationBudget
 from trainparity.training.activation_checkpointing import recompute_in_backward
 from trainparity.training.clipping import clip_gradients
 from trainparity.training.memory_format import channels_last
@@ -30,6 +32,7 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
+_FUSED = ("sgd", "adam", "adamw")
 
 
 class Trainer:
@@ -79,10 +82,19 @@ class Trainer:
         if self.configuration.memory_format == "channels_last":
             channels_last(self.plain)
         if self.configuration.activation_checkpointing:
-            recompute_in_backward(self.workload.blocks(self.plain) or (self.plain,))
+            recompute_in_backward(self._blocks())
+        self.activations = self._activation_budget()
         self._compile()
         self.model = self.strategy.setup(self.plain, self.workload)
         self.optimizer = self.workload.optimizer(self.plain) or make_optimizer(self.train.optimizer, self.plain)
+
+    def _blocks(self) -> Sequence[nn.Module]:
+        return self.workload.blocks(self.plain) or (self.plain,)
+
+    def _activation_budget(self) -> ActivationBudget | None:
+        if (mib := self.configuration.activation_budget_mib) is None:
+            return None
+        return ActivationBudget(self._blocks(), mib << 20, self.execution.device, f"rank {self.execution.rank}")
 
     def _compile(self) -> None:
         """Compile the model, or its blocks, in place, which keeps the parameters' names."""
@@ -90,7 +102,7 @@ class Trainer:
             return
         by_blocks = self.configuration.compile_blocks or self.strategy.compiles_blocks
         for part in (self.workload.blocks(self.plain) if by_blocks else ()) or (self.plain,):
-            part.compile(mode=self.configuration.compile)
+            compile_in_place(part, self.configuration.compile)
 
     @property
     def num_steps(self) -> int:
@@ -145,9 +157,11 @@ class Trainer:
     def _backward(self, micro_batch: MicroBatch, count: int) -> Tensor:
         """Add a micro-batch's gradient; return its part of the mean loss over the global batch: a scalar."""
         device, batch = self.execution.device, micro_batch.batch
+        if device.type == "cuda":  # only from page-locked memory does a copy not wait for the step before
+            batch = {name: tensor.pin_memory() for name, tensor in batch.items()}
         if device.type != "cpu":
             batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-        with autocast(self.precision, device), self._offloaded_activations():
+        with autocast(self.precision, device), self._saved_for_backward():
             loss = self.workload.loss(self.model, batch)
         if not micro_batch.counted:
             loss = loss * 0.0
@@ -168,11 +182,26 @@ class Trainer:
             )
         return count
 
-    def _offloaded_activations(self) -> AbstractContextManager[object]:
+    def _saved_for_backward(self) -> AbstractContextManager[object]:
+        if self.activations is not None:
+            return self.activations.forward_pass()
         if self.configuration.offload not in ("activations", "both"):
             return nullcontext()
         pinned = self.execution.device.type == "cuda"
         return torch.autograd.graph.save_on_cpu(pin_memory=pinned)
+
+
+def compile_in_place(module: nn.Module, mode: str) -> None:
+    """Compile a module as a whole, which keeps the parameters' names."""
+    if isinstance(module, nn.Sequential):  # of which torch 2.11 compiles each layer apart, for sizes that vary
+        forward = module.forward
+
+        def whole(inputs: Any) -> Any:
+            return forward(inputs)
+
+        module.forward = torch.compile(whole, mode=mode)
+    else:
+        module.compile(mode=mode)
 
 
 def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
@@ -180,4 +209,7 @@ def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimiz
     options = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.name == "sgd":
         options["momentum"] = settings.momentum
-    return _OPTIMIZERS[settings.name](model.parameters(), **options)  # type: ignore[arg-type]
+    parameters = list(model.parameters())
+    if settings.name in _FUSED and all(p.is_cuda and type(p.data) is Tensor for p in parameters):
+        options["fused"] = True  # one kernel in place of one for each operation
+    return _OPTIMIZERS[settings.name](parameters, **options)  # type: ignore[arg-type]
