@@ -89,7 +89,7 @@ def test_what_both_loops_write_there_hides_nothing(tmp_path: Path) -> None:
 def test_new_parameters_in_their_place_are_written_too(tmp_path: Path) -> None:
     """They hide what the steps before made, and the verdict says so."""
     ended = (partial(train, 30, since, 1, 0.0, replaces=True) for since in (-1, 15))
-    [said] = compared(*ended, tmp_path).not_compared
+    said = compared(*ended, tmp_path).not_compared[0]
     assert said.startswith("compared by the weights at the end alone: steps 8 to 29: into these the loops have written")
 
 

@@ -14,6 +14,8 @@ from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.later_steps import LaterSteps
 
+DOCUMENT = Path(__file__).parents[2] / "docs/verdict.md"
+
 BY_THE_END, BY_NOTHING = "weights at the end", "nothing"
 
 
@@ -59,9 +61,11 @@ def test_a_late_fault_that_the_floor_of_the_end_hides_in_bf16_lies_in_steps_that
     assert (found.verdict, found.steps_compared, found.steps_made) == ("equivalent", 8, 24)
     assert found.later_steps == [LaterSteps(first=8, last=23, judged_by=BY_THE_END)]
     assert found.extent == "8 of the 24 steps that were made"
-    [said] = found.not_compared
+    said, advice = found.not_compared
     assert said.startswith("compared by the weights at the end alone: steps 8 to 23: a fault within the noise floor")
-    assert "`interval=1`" in said
+    assert "record every step (`interval=1`" in advice
+    shown = DOCUMENT.read_text(encoding="utf-8")
+    assert f"over {found.extent}\n  {said}\n  {advice}\n" in shown
     found = compared(partial(reference, interval=1), partial(late, interval=1), tmp_path / "all")  # what is advised
     assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 20)
     assert found.extent == "all 24 steps that were made" and not found.later_steps

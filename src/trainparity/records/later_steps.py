@@ -1,5 +1,6 @@
 """The steps that two runs made after the last one that was compared, and what judges them."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from trainparity.records.base import Record
@@ -22,7 +23,7 @@ class LaterSteps(Record):
     """Of runs that train several models: whose steps they are."""
 
     def sentence(self, *, bitwise: bool) -> str:
-        """Say of runs that are the same training what judges these steps, and what to do so that they are compared.
+        """Say of runs that are the same training what judges these steps.
 
         Args:
             bitwise: Whether the weights at the end have the same bits: then nothing lies within their noise floor.
@@ -31,9 +32,10 @@ class LaterSteps(Record):
             said, because = f"NOT compared: {self._which}", self.because
         else:
             said = f"compared by the weights at the end alone: {self._which}"
-            because = self.because or (None if bitwise else "a fault within the noise floor of these weights is not seen")
-        text = f"{said}: {because}" if because else said
-        return text if self.last is None else f"{text}. {_REMEDY}"
+            because = self.because or (
+                None if bitwise else "a fault within the noise floor of these weights is not seen"
+            )
+        return f"{said}: {because}" if because else said
 
     @property
     def _which(self) -> str:
@@ -43,4 +45,9 @@ class LaterSteps(Record):
         return f"step {self.first}{of}" if self.first == self.last else f"steps {self.first} to {self.last}{of}"
 
 
-_REMEDY = "Record every step (`interval=1`, or `--interval 1`) to compare these"
+def sentences(later: Sequence[LaterSteps], *, bitwise: bool) -> list[str]:
+    """Return what is said of the later steps of runs that are the same training, and last how they are compared."""
+    said = [one.sentence(bitwise=bitwise) for one in later]
+    if any(one.last is not None for one in later):
+        said.append("to compare these steps too, record every step (`interval=1`, or `--interval 1`)")
+    return said

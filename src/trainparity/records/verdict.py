@@ -7,7 +7,7 @@ from pydantic import Field
 
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
-from trainparity.records.later_steps import LaterSteps
+from trainparity.records.later_steps import LaterSteps, sentences
 from trainparity.records.numbers import NOTHING, number
 from trainparity.records.operators import FirstOperator
 
@@ -173,10 +173,10 @@ class Verdict(Record):
 
     @property
     def not_compared(self) -> list[str]:
-        """Of the same training: its last steps that were judged less closely or not at all, in sentences."""
+        """Of the same training: its last steps that were judged less closely or not at all, and what to do about it."""
         if self.verdict not in SAME_TRAINING:
             return []
-        return [later.sentence(bitwise=self.verdict == "bitwise") for later in self.later_steps]
+        return sentences(self.later_steps, bitwise=self.verdict == "bitwise")
 
     @property
     def exit_code(self) -> int:
