@@ -138,25 +138,35 @@ def test_of_recordings_that_do_not_hold_how_many_steps_were_made_it_is_not_said(
     assert not found.later_steps
 
 
-def test_of_several_models_each_ones_later_steps_are_named(tmp_path: Path) -> None:
-    """The number is that of the model of which the smallest part is compared."""
+def train_two(folder: Path, every: int) -> None:
+    """Train two models for 20 steps, the second of which, `G`, makes one in so many."""
+    torch.manual_seed(0)
+    models = nn.Linear(4, 2), nn.Linear(4, 2)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
+    with (
+        trainparity.record(models[0], optimizers[0], folder),
+        trainparity.record(models[1], optimizers[1], folder, name="G"),
+    ):
+        for step in range(20):
+            for model, optimizer in list(zip(models, optimizers, strict=True))[: 2 if step % every == 0 else 1]:
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+
+
+@pytest.mark.parametrize(("every", "of_the_second"), [(2, [("G", 8, 9)]), (4, [])])
+def test_of_several_models_each_ones_later_steps_are_named(
+    every: int, of_the_second: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    """The number is that of the model of which the smallest part is compared, not of one that makes few steps."""
     for name in ("a", "b"):
-        torch.manual_seed(0)
-        models = nn.Linear(4, 2), nn.Linear(4, 2)
-        optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
-        with (
-            trainparity.record(models[0], optimizers[0], tmp_path / name),
-            trainparity.record(models[1], optimizers[1], tmp_path / name, name="G"),
-        ):
-            for step in range(20):
-                for model, optimizer in zip(models[: 1 + step % 2], optimizers, strict=False):
-                    optimizer.zero_grad()
-                    model(torch.randn(8, 4)).square().mean().backward()
-                    optimizer.step()
+        train_two(tmp_path / name, every)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.extent) == ("bitwise", "8 of the 20 steps that were made")
     assert [(later.model, later.first, later.last) for later in found.later_steps] == [
         ("(the first)", 8, 19),
-        ("G", 8, 9),
+        *of_the_second,
     ]
-    assert found.not_compared[1].startswith("compared by the weights at the end alone: steps 8 to 9 of the model G")
+    assert found.not_compared[0].startswith(
+        "compared by the weights at the end alone: steps 8 to 19 of the model (the first)"
+    )
