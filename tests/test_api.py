@@ -101,6 +101,7 @@ def test_no_text_of_a_verdict_is_markup() -> None:
     text = "a|b <script> *c* `d`"
     verdict = Verdict(left=text, right="b", verdict="different", reason=text, cause=text, margin=16)
     assert "<script>" not in verdict._repr_html_()
+    assert "steps" not in verdict._repr_html_()
     table = markdown.verdict(verdict)
     assert table.splitlines()[0].count("|") == table.splitlines()[2].replace("\\|", "").count("|")
     assert "<script>" not in table.replace("\\<script\\>", "")

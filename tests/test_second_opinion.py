@@ -1,7 +1,8 @@
 import pytest
 
+from trainparity.records.later_steps import LaterSteps
 from trainparity.records.verdict import Outcome, Verdict, Worst
-from trainparity.second_opinion import in_float64, rounding, settled, unhidden
+from trainparity.second_opinion import in_float64, judged_again, rounding, settled, unhidden
 
 
 def judged(distance: float) -> Verdict:
@@ -35,6 +36,16 @@ def test_float64_settles_what_the_floor_hides(again: Outcome, settles: str) -> N
 def test_what_float64_cannot_settle_stays_hidden() -> None:
     found = settled(HIDDEN, Verdict(left="a64", right="b64", verdict="failed", reason="no float64", margin=16.0))
     assert (found.verdict, found.confirmation) == ("cannot judge", "float64 gave no second opinion: no float64")
+
+
+def test_where_float64_acquits_runs_their_later_steps_are_judged_by_what_judges_them_there() -> None:
+    """Of a difference nothing else is looked at."""
+    before, again = (
+        judged(distance).model_copy(update={"later_steps": [LaterSteps(first=8, last=9, judged_by=by)]})
+        for distance, by in ((0.02, "nothing"), (1e-9, "weights at the end"))
+    )
+    found = judged_again(before, again.model_copy(update={"verdict": "equivalent"}))
+    assert (found.verdict, found.later_steps) == ("equivalent", again.later_steps)
 
 
 def test_rounding_has_no_cause() -> None:

@@ -34,7 +34,7 @@ def judged_again(before: Verdict, again: Verdict, *, takes_more: bool = False) -
     if takes_more:
         other = "or a coarser format or compiled code of one of them: float64 takes all of it away"
         return confirmed(before, f"{text}: rounding, {other}")
-    return rounding(before, text)
+    return rounding(before.model_copy(update={"later_steps": again.later_steps}), text)
 
 
 def unhidden(before: Verdict, again: Verdict) -> Verdict:

@@ -89,7 +89,8 @@ def test_what_both_loops_write_there_hides_nothing(tmp_path: Path) -> None:
 def test_new_parameters_in_their_place_are_written_too(tmp_path: Path) -> None:
     """They hide what the steps before made, and the verdict says so."""
     ended = (partial(train, 30, since, 1, 0.0, replaces=True) for since in (-1, 15))
-    assert "compared by their ends alone: the steps after step 7" in str(compared(*ended, tmp_path).reason)
+    said = compared(*ended, tmp_path).not_compared[0]
+    assert said.startswith("compared by the weights at the end alone: steps 8 to 29: into these the loops have written")
 
 
 def test_what_is_loaded_at_the_end_hides_no_other_training(tmp_path: Path) -> None:
@@ -296,15 +297,15 @@ def draws_anew(model: nn.Module, made: int, steps: int) -> None:
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        (puts_back, "NOT compared: the steps after step 7, to step 19"),
-        (draws_anew, "compared by their ends alone: the steps after step 7, to step 19"),
+        (puts_back, "NOT compared: steps 8 to 19: when the run ends"),
+        (draws_anew, "compared by the weights at the end alone: steps 8 to 19: into these the loops have written"),
     ],
 )
 def test_equal_ends_that_loops_have_written_are_no_silent_proof(
     does: Callable[[nn.Module, int, int], None], said: str, tmp_path: Path
 ) -> None:
     verdict = compared(partial(train_and, does, 1, -1), partial(train_and, does, 1, 12), tmp_path)
-    assert verdict.verdict == "bitwise" and said in (verdict.reason or "")
+    assert verdict.verdict == "bitwise" and said in verdict.not_compared[0]
 
 
 def test_a_run_that_ends_with_its_last_traced_step_and_one_that_goes_on_are_told_apart(tmp_path: Path) -> None:
@@ -426,4 +427,4 @@ def test_shards_are_left_out_where_their_ranks_have_parted(tmp_path: Path) -> No
     assert trace.layout.made == 12 and len(trace.layout.steps) == 8 and "end/digest" not in trace.arrays
     other = shutil.copytree(tmp_path, tmp_path / "other")
     verdict = compare_folders(tmp_path, other)
-    assert verdict.verdict == "bitwise" and "NOT compared: the steps after step 7, to step 11" in (verdict.reason or "")
+    assert verdict.verdict == "bitwise" and verdict.not_compared[0].startswith("NOT compared: steps 8 to 11: when the")

@@ -7,6 +7,7 @@ from rich.console import Console
 from tests.support.report_tree import pair
 from trainparity.records.check import CheckReport
 from trainparity.records.curves import CurveResult
+from trainparity.records.later_steps import LaterSteps
 from trainparity.records.verdict import Verdict
 from trainparity.report import answer, check
 
@@ -58,6 +59,19 @@ def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_
     assert "uncalibrated" not in text
     assert "uncalibrated" in printed(pair("ddp", calibrated=False))
     assert "uncalibrated" not in printed(pair("ddp", calibrated=False, verdict="bitwise"))
+
+
+def test_it_says_how_many_of_the_steps_were_compared_and_what_judges_the_later_ones() -> None:
+    assert "is rounding), over 8 traced steps\n" in printed(pair("ddp", steps_compared=8))
+    whole = printed(pair("ddp", steps_compared=24, steps_made=24))
+    assert "is rounding), over all 24 steps that were made\n" in whole and "to compare" not in whole
+    later = LaterSteps(first=8, last=23, judged_by="weights at the end")
+    few = {"steps_compared": 8, "steps_made": 24, "later_steps": [later]}
+    said = f"over 8 of the 24 steps that were made\n  {later.sentence(bitwise=False)}\n  to compare these steps too"
+    assert said in printed(pair("ddp", **few))
+    assert later.sentence(bitwise=True) in printed(pair("ddp", "bitwise", **few))
+    other = printed(pair("ddp", "different", **few))
+    assert "over 8 of the 24 steps that were made" in other and "weights at the end" not in other
 
 
 def test_what_was_not_judged_is_its_reason_alone() -> None:

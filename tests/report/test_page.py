@@ -13,6 +13,7 @@ import pytest
 from tests.report.conftest import ORIGIN
 from tests.support.report_tree import MARGIN, detail, pair
 from trainparity.records.curves import CurveResult
+from trainparity.records.later_steps import LaterSteps
 from trainparity.records.verdict import Verdict
 from trainparity.report import data, page, pipeline
 from trainparity.report.artifacts import Artifacts
@@ -188,6 +189,15 @@ def test_what_is_the_same_says_what_would_have_been_seen() -> None:
     words = compared(pair("ddp", resolutions=[seen])).words
     assert "ddp is the same training as reference." in words
     assert "at most 0.900 × the floor" in words and "2.0e-6" in words and "head.bias" in words
+
+
+def test_what_is_the_same_says_how_many_of_its_steps_were_compared() -> None:
+    assert "Compared: all 24 steps that were made." in compared(pair("ddp", steps_compared=24, steps_made=24)).words
+    later = [LaterSteps(first=8, last=23, judged_by="weights at the end")]
+    words = compared(pair("ddp", steps_compared=8, steps_made=24, later_steps=later)).words
+    assert "Compared: 8 of the 24 steps that were made." in words
+    assert "ompared by the weights at the end alone: steps 8 to 23: a fault within the noise floor" in words
+    assert "interval=1" in words
 
 
 def test_what_float64_acquitted_is_not_called_within_the_margin() -> None:

@@ -9,12 +9,13 @@ from trainparity.parity.constant_buffers import without_own_constants
 from trainparity.parity.copied_weights import with_copied_weights
 from trainparity.parity.detail import describe
 from trainparity.parity.ends import at_the_end
+from trainparity.parity.extent import extent
 from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
 from trainparity.parity.margin import check as check_margin
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
-from trainparity.parity.recording.trace import MODELS, Trace, comparable, shared_steps
+from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
 from trainparity.parity.wrapped_models import with_plain_names
@@ -187,9 +188,9 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
     if pair.lengths[0] != pair.lengths[1]:
         of_each = f"{_brief(pair.lengths[0])} and {_brief(pair.lengths[1])}"
         ended = [
-            f"; {name}: {trace.layout.settings['ended']}"
+            f"; {name}: {trace.layout.settings[ENDED]}"
             for name, trace in zip((verdict.left, verdict.right), (pair.left, pair.right), strict=True)
-            if "ended" in trace.layout.settings
+            if ENDED in trace.layout.settings
         ]
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.unclear(reason)
@@ -197,7 +198,7 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
     if covered == steps:
         return at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
     if same_bits(*pair.common):
-        longer = verdict.model_copy(update={"steps_compared": len(steps)})
+        longer = verdict.model_copy(update=extent(*(trace.layout for trace in pair.common)))
         return at_the_end(longer, *pair.common, pair.twins, pair.floor)
     reason = (
         f"twins cover {len(covered)} of {len(steps)} traced steps, to step {covered[-1]} of {steps[-1]}: these {said}"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trainparity.parity.assumed import OF_TWINS, of_their_way
 from trainparity.parity.distance import ALL, names, ratio, times, with_all
+from trainparity.parity.extent import judged_by
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.statistics_at_the_end import judged_by_statistics
@@ -37,7 +38,7 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         return verdict.unclear(reason)
     ends = [_end(trace) for trace in (left, right)]
     if ends[0] is None or ends[1] is None:
-        return verdict.model_copy(update={"reason": _not_compared(left)})
+        return judged_by(verdict, "nothing", made[0], "when the run ends, its trained weights are not there whole")
     if not all(bool(end.sketch.isfinite().all()) for end in ends if end):
         reason = (
             f"{verdict.steps_compared} traced steps are {verdict.verdict}, and then weights are not finite any more"
@@ -46,7 +47,9 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     runs = zip((verdict.left, verdict.right), (left, right), strict=True)
     written = [name for name, trace in runs if trace.layout.written]
     if torch.equal(ends[0].digest, ends[1].digest):
-        same = verdict.model_copy(update={"reason": _overwritten(left)}) if written else verdict
+        same = judged_by(verdict, "weights at the end", made[0], _OVERWRITTEN if written else None)
+        if written and not _tail(left):
+            same = same.model_copy(update={"reason": _OVERWRITTEN_AFTER})
         return judged_by_statistics(same, left, right, twins, floor)
     moved = _moved(left) | _moved(right)
     apart = _apart(ends[0], ends[1], moved)
@@ -58,8 +61,11 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         # Equal bits of traced steps are not those of all.
         known = max(verdict.distance_over_floor or 0.0, float(off.max()))
         alike = {"verdict": "equivalent", "weights": "equivalent", "distance_over_floor": known}
-        return judged_by_statistics(verdict.model_copy(update=alike), left, right, twins, floor, float(apart[-1]))
-    return _written(verdict, left, written, off) if written else _different(verdict, left, right, off)
+        same = judged_by(verdict.model_copy(update=alike), "weights at the end", made[0])
+        return judged_by_statistics(same, left, right, twins, floor, float(apart[-1]))
+    if written:
+        return _written(verdict, left, written, off)
+    return _different(judged_by(verdict, "weights at the end", made[0]), left, right, off)
 
 
 class _End(NamedTuple):
@@ -96,25 +102,14 @@ def _tail(trace: Trace) -> str:
     return f"the steps after step {last}, to step {made - 1}" if last < made - 1 else ""
 
 
-def _not_compared(left: Trace) -> str:
-    return (
-        f"NOT compared: {_tail(left)}: when the run ends, its trained weights are not there whole. "
-        "With interval=1 all steps are compared"
-    )
-
-
-def _overwritten(left: Trace) -> str:
-    """Say of equal ends that they may be what loops have written: what was before is then seen by nothing else."""
-    unseen = _tail(left)
-    how = "written into the weights, as between no steps"
-    if not unseen:
-        return (
-            f"compared by its end alone: what the loops do after the last step that is recorded: there they have {how}"
-        )
-    return (
-        f"compared by their ends alone: {unseen}; and there the loops have {how}. Close the Recorder before they do, "
-        "or record with interval=1"
-    )
+# Equal ends may be what loops have written: what was before is then seen by nothing else.
+_OVERWRITTEN = (
+    "into these the loops have written after the last step, as between no steps; close the Recorder before they do"
+)
+_OVERWRITTEN_AFTER = (
+    "compared by its end alone: what the loops do after the last step that is recorded: there they have written into "
+    "the weights, as between no steps"
+)
 
 
 def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainparity.parity.extent import extent
 from trainparity.parity.recording.trace import TOGETHER, Layout, Trace
 from trainparity.records.verdict import Verdict
 
@@ -96,7 +97,7 @@ def different(names: tuple[str, str], margin: float, left: Layout, **facts: Any)
         weights="different",
         step=0,
         margin=margin,
-        steps_compared=len(left.steps),
+        **extent(left),
         **facts,
     )
 

@@ -21,6 +21,7 @@ from trainparity.parity.recording.joint import Joint, joined
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import Plan, Session
+from trainparity.parity.recording.trace import BY_ITSELF, ENDED
 from trainparity.parity.recording.unwrap import reshard
 from trainparity.parity.recording.watch import StepWatch
 from trainparity.records.base import Settings, write_csv
@@ -148,7 +149,7 @@ class Recorder:
     def _close_after(self, error: BaseException | None) -> None:
         """Close, and note what ended the training, if it was an error: a comparison of its steps says so."""
         if error is not None and not isinstance(error, SystemExit):
-            self._settings = {**self._settings, "ended": f"the training ended with {type(error).__name__}"}
+            self._settings = {**self._settings, ENDED: f"{BY_ITSELF} with {type(error).__name__}"}
         self.close()
 
     def _close_at_exit(self) -> None:
@@ -263,7 +264,7 @@ class Recorder:
     def _end_early(self, why: str) -> None:
         """Write the steps so far: the trace has no place for what comes."""
         self.ended = why
-        self._settings = {**self._settings, "ended": why}
+        self._settings = {**self._settings, ENDED: why}
         self.close()
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
 

@@ -1,9 +1,12 @@
 """One verdict on runs that train several models, each with an optimizer of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainparity.records.verdict import Resolution, Verdict, Worst
+
+FIRST = "(the first)"
+"""What stands for the name of a run's own model, which has none."""
 
 
 def together(found: Mapping[str, Verdict]) -> Verdict:
@@ -24,8 +27,13 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
     judged = [verdict for verdict in found.values() if verdict.distance_over_floor is not None]
     update: dict[str, Any] = {
         "model": name or None,
-        "models": [each or "(the first)" for each in found],
-        "steps_compared": min((verdict.steps_compared for verdict in judged), default=0),
+        "models": [each or FIRST for each in found],
+        **_least_compared(judged),
+        "later_steps": [
+            later.model_copy(update={"model": name or FIRST})
+            for name, verdict in verdicts
+            for later in verdict.later_steps
+        ],
         "calibrated": all(verdict.calibrated for verdict in judged),
         "ranks_agree": all(verdict.ranks_agree for verdict in found.values()),
     }
@@ -40,6 +48,16 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
             "model": None,
         }
     return chosen.model_copy(update=update)
+
+
+def _least_compared(judged: Sequence[Verdict]) -> dict[str, Any]:
+    """Return how many steps are compared of the model of which the smallest part is."""
+
+    def compared(verdict: Verdict) -> tuple[float, int]:
+        return verdict.steps_compared / (verdict.steps_made or verdict.steps_compared or 1), verdict.steps_compared
+
+    least = min(judged, key=compared, default=None)
+    return {name: getattr(least, name) for name in ("steps_compared", "steps_made")} if least else {}
 
 
 def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:

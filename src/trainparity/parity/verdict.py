@@ -13,6 +13,7 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.divergence import divergence
+from trainparity.parity.extent import extent
 from trainparity.parity.floor import Floor
 from trainparity.parity.line_search import line_search_parts
 from trainparity.parity.margin import margin_of
@@ -102,10 +103,10 @@ def judge_traces(
         distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
         margin=margin,
         calibrated=floor.calibrated,
-        steps_compared=len(left.layout.steps),
         worst=worst,
         ranks_agree=agree(left) and agree(right),
         environment=differing(*_conditions(left.layout, right.layout), names),
+        **extent(left.layout, right.layout),
     )
     if rows:
         difference = Difference(left, right, floor, margin, min(rows), names)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
+from trainparity.records.later_steps import LaterSteps, sentences
 from trainparity.records.numbers import NOTHING, number
 from trainparity.records.operators import FirstOperator
 
@@ -125,7 +126,12 @@ class Verdict(Record):
     calibrated: bool = True
     """Whether twins measured the noise floor; if not, it is an analytic bound, which is less reliable."""
     steps_compared: int = 0
-    """Traced optimizer steps."""
+    """Optimizer steps that were compared one by one: those that both runs traced."""
+    steps_made: int | None = None
+    """Optimizer steps that were made, in the run that made more; null where that is not known, as in recordings of
+    earlier versions, or where the recording ended before the training did."""
+    later_steps: list[LaterSteps] = Field(default_factory=list)
+    """Those that were made after the last one that was compared; empty where there are none, or that is not known."""
     worst: list[Worst] = Field(default_factory=list)
     """The largest distance over floor of each kind of tensor; empty unless judged."""
     ranks_agree: bool = True
@@ -157,6 +163,22 @@ class Verdict(Record):
         return number(self.distance_over_floor) + (" (float64: rounding)" if self.again_in_float64 else "")
 
     @property
+    def extent(self) -> str:
+        """How many steps were compared, of how many that were made."""
+        if self.steps_made is None:
+            return f"{self.steps_compared} traced steps"
+        if self.steps_made == self.steps_compared:
+            return f"all {self.steps_made} steps that were made"
+        return f"{self.steps_compared} of the {self.steps_made} steps that were made"
+
+    @property
+    def not_compared(self) -> list[str]:
+        """Of the same training: its last steps that were judged less closely or not at all, and what to do about it."""
+        if self.verdict not in SAME_TRAINING:
+            return []
+        return sentences(self.later_steps, bitwise=self.verdict == "bitwise")
+
+    @property
     def exit_code(self) -> int:
         """0 for the same training, 1 for another, 2 for everything else."""
         learned = self.curves.exit_code if self.curves else 0
@@ -178,6 +200,8 @@ class Verdict(Record):
         rows = {
             f"{self.left} / {self.right}": self.outcome,
             "distance / noise floor": "" if over is None else f"{number(over)} (rounding: up to {number(self.margin)})",
+            "compared": self.extent if self.steps_compared else "",
+            "not compared one by one": "; ".join(self.not_compared),
             "reason": self.reason,
             "cause": self.cause and f"{self.cause}: {self.explanation}",
             "to change": self.advice,

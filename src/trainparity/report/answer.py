@@ -18,7 +18,9 @@ def show(answer: Verdict, console: Console) -> None:
         most, margin = number(answer.distance_over_floor), number(answer.margin)
         line = f"  at most {most} x the noise floor (up to {margin} x is rounding"
         line += "; beyond it, a run in float64 decided)" if answer.again_in_float64 else ")"
-        console.print(Text(f"{line}, over {answer.steps_compared} traced steps"))
+        console.print(Text(f"{line}, over {answer.extent}"))
+    for line in answer.not_compared:
+        console.print(Text(f"  {line}", style="yellow"))
     if answer.confirmation and not answer.cause:
         console.print(Text(f"  confirmed: {answer.confirmation}"))
     if answer.resolution is not None:

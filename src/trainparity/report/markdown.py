@@ -104,6 +104,9 @@ def _explained(name: str, pair: Verdict) -> Iterator[str]:
     """Yield a list's entries on what is no plain pass."""
     if pair.verdict not in SAME_TRAINING or (pair.vacuous and not pair.curves):
         yield f"- **{_text(name)}**: {pair.outcome}: {_text(pair.reason or 'no reason recorded')}\n"
+    elif pair.not_compared:
+        yield f"- **{_text(name)}**: {pair.outcome} over {_text(pair.extent)}\n"
+        yield from (f"  - {_text(line)}\n" for line in pair.not_compared)
     if pair.cause:
         yield f"  - cause: **{_text(pair.cause)}**: {_text(pair.explanation or '')}\n"
         yield f"  - to change: {_text(pair.advice or '')}\n"

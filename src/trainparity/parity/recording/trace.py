@@ -19,6 +19,12 @@ TOGETHER = "Together"
 MODELS = "models"
 """Folder in a run's for the traces of further models, which have optimizers of their own."""
 
+ENDED = "ended"
+"""Setting of a loop: why its recording ended before it should have."""
+
+BY_ITSELF = "the training ended"
+"""What that begins with where the training ended then, by an error, and went not on without being recorded."""
+
 
 class Layout(Record):
     """What a trace is about, and the facts of its run that do not change from step to step."""
@@ -91,6 +97,12 @@ class Layout(Record):
     """What the run computed with, see `conditions`: versions, device, threads, flags, environment variables."""
     checksum: str = ""
     """SHA-256 of the other fields and of trace.safetensors; written by `Trace.save`."""
+
+    @property
+    def cut_short(self) -> str:
+        """Why the recording ended while the training went on; empty: it did not."""
+        ended = str(self.settings.get(ENDED, ""))
+        return "" if ended.startswith(BY_ITSELF) else ended
 
     def stored(self) -> dict[str, float]:
         """Return the unit roundoff of the format that each parameter is stored in, by name."""
