@@ -1,7 +1,7 @@
 """The one training loop: every strategy, precision and number of micro-batches goes through it."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -194,12 +194,12 @@ class Trainer:
 def compile_in_place(module: nn.Module, mode: str) -> None:
     """Compile a module as a whole, which keeps the parameters' names."""
     if isinstance(module, nn.Sequential):  # of which torch 2.11 compiles each layer apart, for sizes that vary
-        forward = module.forward
+        forward: Callable[[Any], Any] = module.forward
 
         def whole(inputs: Any) -> Any:
             return forward(inputs)
 
-        module.forward = torch.compile(whole, mode=mode)
+        setattr(module, "forward", torch.compile(whole, mode=mode))  # noqa: B010 (mypy allows no other method here)
     else:
         module.compile(mode=mode)
 
