@@ -50,7 +50,13 @@ PIECES = [
     Piece("recorder", ["benchmarks/recorder.py"]),
     Piece("step-time", ["benchmarks/step_time.py"]),
 ]
-REHEARSAL = [Piece("where-time-goes", ["benchmarks/where_time_goes.py", "--smoke"])]
+REHEARSAL = [
+    Piece(
+        "offload",
+        ["benchmarks/offload.py", "--scale", "smoke", "--batch", "2", "--precisions", "fp32", "--no-keep"],
+    ),
+    Piece("where-time-goes", ["benchmarks/where_time_goes.py", "--smoke"]),
+]
 
 
 def main() -> int:

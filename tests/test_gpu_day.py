@@ -66,8 +66,10 @@ def test_a_piece_that_takes_too_long_is_stopped_as_by_sigterm_and_the_rest_is_le
 def test_the_day_is_rehearsed_on_a_small_model(tmp_path: Path) -> None:
     command = [sys.executable, SCRIPT, "--rehearse", "--state", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
-    assert done.returncode == 0, (done.stdout, (tmp_path / "logs/where-time-goes.txt").read_text())
-    assert "ddpm" in (tmp_path / "logs/where-time-goes.txt").read_text()
+    logs = {path.stem: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    assert done.returncode == 0, (done.stdout, logs)
+    assert "ddpm" in logs["where-time-goes"]
+    assert "article_over_ours" in logs["offload"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
