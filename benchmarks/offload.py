@@ -9,6 +9,7 @@ import json
 import statistics
 import subprocess
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -65,7 +66,7 @@ def _measured(precision: str, batch: int, scale: str, steps: int) -> dict[str, A
             _answer(process)  # it has its model
         for process in processes.values():
             print(_ask(process, "warm-up"), file=sys.stderr)  # alone: ours is measuring
-        times = in_turns([lambda process=process: _asked(process, "step") for process in processes.values()], steps)
+        times = in_turns([partial(_ask, process, "step") for process in processes.values()], steps)
         facts = {way: _ask(process, "facts") for way, process in processes.items()}
     finally:
         for process in processes.values():
@@ -91,10 +92,6 @@ def _ask(process: "subprocess.Popen[str]", what: str) -> Any:
     process.stdin.write(what + "\n")
     process.stdin.flush()
     return _answer(process)
-
-
-def _asked(process: "subprocess.Popen[str]", what: str) -> float:
-    return float(_ask(process, what))
 
 
 def _answer(process: "subprocess.Popen[str]") -> Any:
@@ -146,8 +143,7 @@ def _step_when_asked(trainer: Trainer, way: str) -> None:
 
 def _facts(trainer: Trainer) -> dict[str, Any]:
     memory, budget = peaks(trainer.execution.device), trainer.activations
-    chosen = {name: budget.treatments.count(name) for name in ("keep", "offload", "recompute")} if budget else {}
-    return memory.model_dump() | chosen
+    return memory.model_dump() | (budget.chosen if budget else {})
 
 
 def _targets(precision: str, found: dict[str, Any]) -> list[Target]:

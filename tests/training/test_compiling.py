@@ -11,11 +11,7 @@ from trainparity.training.loop import compile_in_place
 
 def compiled_parts(model: nn.Module) -> set[str]:
     """Return the class names of the modules that are compiled when they are first called."""
-    return {type(module).__name__ for module in model.modules() if is_compiled(module)}
-
-
-def is_compiled(module: nn.Module) -> bool:
-    return module._compiled_call_impl is not None or hasattr(module.forward, "_torchdynamo_orig_callable")
+    return {type(module).__name__ for module in model.modules() if module._compiled_call_impl is not None}
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_gradients_are_the_same_to_the_last_bit(limit: int, to_host: bool) -> No
         found = gradients(model, saved, to_host=to_host)
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
         assert saved.on_device == 0
+        assert not (saved._kept or saved._away or saved._leaving)  # nor does a long training gather what is gone
 
 
 def test_what_is_moved_leaves_the_device_and_comes_back_as_far_as_there_is_room() -> None:

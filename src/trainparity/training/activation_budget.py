@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +122,11 @@ class ActivationBudget:
         """The most bytes of saved tensors that were on the device, without those of a block that is computed again."""
         return self._saved.peak
 
+    @property
+    def chosen(self) -> dict[Treatment, int]:
+        """How many blocks are treated in each way."""
+        return {treatment: self.treatments.count(treatment) for treatment in get_args(Treatment)}
+
     @contextmanager
     def forward_pass(self) -> Iterator[None]:
         """Around each forward pass: decide what is known by now."""
@@ -174,7 +179,7 @@ class ActivationBudget:
 
     def _decision(self, costs: Sequence[BlockCost], rate: float) -> str:
         total, passes = sum(cost.saved for cost in costs), sum(cost.seconds for cost in costs)
-        of = {treatment: self.treatments.count(treatment) for treatment in ("keep", "offload", "recompute")}
+        of = self.chosen
         return (
             f"{len(costs)} blocks save {total / 2**20:,.0f} MiB, of which {self._budget / 2**20:,.0f} may stay: "
             f"{of['keep']} keep them, {of['offload']} move them to host memory, {of['recompute']} compute them again "

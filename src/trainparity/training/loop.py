@@ -1,7 +1,7 @@
 """The one training loop: every strategy, precision and number of micro-batches goes through it."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -193,15 +193,14 @@ class Trainer:
 
 def compile_in_place(module: nn.Module, mode: str) -> None:
     """Compile a module as a whole, which keeps the parameters' names."""
-    if isinstance(module, nn.Sequential):  # of which torch 2.11 compiles each layer apart, for sizes that vary
-        forward: Callable[[Any], Any] = module.forward
-
-        def whole(inputs: Any) -> Any:
-            return forward(inputs)
-
-        setattr(module, "forward", torch.compile(whole, mode=mode))  # noqa: B010 (mypy allows no other method here)
-    else:
+    if not isinstance(module, nn.Sequential):
         module.compile(mode=mode)
+        return
+
+    def whole(inputs: Any) -> Any:  # through `compile` torch 2.11 compiles each layer apart, for sizes that vary
+        return module._call_impl(inputs)  # type: ignore[no-untyped-call]
+
+    module._compiled_call_impl = torch.compile(whole, mode=mode)
 
 
 def make_optimizer(settings: Optimizer, model: nn.Module) -> torch.optim.Optimizer:

@@ -6,7 +6,7 @@ the training are those of a GPU. (https://docs.pytorch.org/docs/stable/autograd.
 """
 
 import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +35,7 @@ class SavedTensors:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._leaving: dict[int, _Saved] = {}
         """Those that are being copied to host memory, in order."""
-        self._kept: deque[weakref.ref[_Saved]] = deque()
+        self._kept: dict[int, weakref.ref[_Saved]] = {}
         """Those that stay, in order."""
         self._away: list[weakref.ref[_Saved]] = []
         """Those that went there, in order: backward needs them from the end."""
@@ -69,12 +69,21 @@ class SavedTensors:
         if to_host:
             self._send(saved)
         else:
-            self._kept.append(weakref.ref(saved))
+            self._kept[id(saved)] = weakref.ref(saved)
         self._make_room()
         return saved
 
     def _make_room(self) -> None:
-        """Let go of what has gone to host memory, and above the limit wait for it, or send what was to be kept."""
+        """Send what was to be kept, the oldest first, until the rest is within the limit."""
+        self._free_what_has_gone()
+        while self.on_device > self.limit and self._kept:
+            saved = self._kept.pop(next(iter(self._kept)))()
+            if saved is not None:
+                self._send(saved)
+                self._free_what_has_gone()
+
+    def _free_what_has_gone(self) -> None:
+        """Let go of what has gone to host memory; above the limit the computation waits for what is on its way."""
         while self._leaving:
             first = next(iter(self._leaving.values()))
             if first.copied is not None and not first.copied.query():  # type: ignore[no-untyped-call]
@@ -82,11 +91,6 @@ class SavedTensors:
                     return
                 torch.cuda.current_stream(self.device).wait_event(first.copied)
             self._let_go(first)
-        while self.on_device > self.limit and self._kept:
-            saved = self._kept.popleft()()
-            if saved is not None and saved.tensor is not None and saved.host is None:
-                self._send(saved)
-                self._make_room()
 
     def count(self, nbytes: int) -> None:
         """Note bytes that came to the device, or left it if negative."""
@@ -160,6 +164,7 @@ class SavedTensors:
 
     def give_back(self, saved: "_Saved") -> None:
         """Take the memory of a tensor that backward needs no more."""
+        self._kept.pop(id(saved), None)
         if saved.tensor is not None:
             self.count(-saved.nbytes)
         if saved.host is not None:
