@@ -16,13 +16,15 @@ def model(count: int = 5) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         *(
-            nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH))
+            nn.Sequential(
+                nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.Tanh(), nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH)
+            )
             for _ in range(count)
         )
     )
 
 
-def gradients(module: nn.Module, budget: ActivationBudget | None, step: int) -> list[Tensor]:
+def gradients_and_buffers(module: nn.Module, budget: ActivationBudget | None, step: int) -> list[Tensor]:
     torch.manual_seed(step)
     module.zero_grad()
     inputs = torch.randn(ROWS, WIDTH)
@@ -32,16 +34,15 @@ def gradients(module: nn.Module, budget: ActivationBudget | None, step: int) -> 
         with budget.forward_pass():
             loss = module(inputs).square().sum()
     loss.backward()
-    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None] + [b.clone() for b in module.buffers()]
 
 
 def test_the_training_is_the_same_to_the_last_bit_within_the_budget() -> None:
-    plain = model()
     for mib in (0, 6, 1000):
-        limited = model()
+        plain, limited = model(), model()
         budget = ActivationBudget(list(limited), mib * MIB, CPU)
         for step in range(6):
-            wanted, found = gradients(plain, None, step), gradients(limited, budget, step)
+            wanted, found = gradients_and_buffers(plain, None, step), gradients_and_buffers(limited, budget, step)
             assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True)), (mib, step)
         assert budget.decided
         assert budget.peak <= max(mib + 1, 2) * MIB, mib  # with the one that is being saved
@@ -52,7 +53,7 @@ def test_what_it_decides_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     limited = model()
     budget = ActivationBudget(list(limited), 4 * MIB, CPU, name="limited")
     for step in range(6):
-        gradients(limited, budget, step)
+        gradients_and_buffers(limited, budget, step)
     assert "limited: 5 blocks save " in capsys.readouterr().err
 
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
+from trainparity.training.activation_checkpointing import Recomputed
 from trainparity.training.saved_tensors import SavedTensors
 
 Treatment = Literal["keep", "offload", "recompute"]
@@ -100,8 +100,8 @@ def _freed(cost: BlockCost) -> int:
 class ActivationBudget:
     """The blocks of a model, whose saved tensors it keeps within a budget.
 
-    The method `forward` of each is replaced, not the module, so parameters keep their names. A pass that is made again
-    draws the same random numbers as the first, so the training is the same.
+    The method `forward` of each is replaced, not the module, so parameters keep their names. The training is the same,
+    see `Recomputed` for passes that are made again.
     """
 
     def __init__(self, blocks: Sequence[nn.Module], budget: int, device: torch.device, name: str = "") -> None:
@@ -112,6 +112,7 @@ class ActivationBudget:
         self._bytes = [0] * len(blocks)
         self._inputs = [0] * len(blocks)
         self._timers = [_Timer(device) for _ in blocks]
+        self._recomputed = [Recomputed(block) for block in blocks]
         self._passes = 0
         self.decided = False
         for number, block in enumerate(blocks):
@@ -146,7 +147,7 @@ class ActivationBudget:
             return forward(*inputs, **keywords)
         with nullcontext() if self.decided else self._measured(number, (inputs, keywords)):
             if (treatment := self.treatments[number]) == "recompute":
-                return checkpoint(forward, *inputs, use_reentrant=False, **keywords)
+                return self._recomputed[number](forward, *inputs, **keywords)
             with self._saved.saving(block, to_host=treatment == "offload"):
                 return forward(*inputs, **keywords)
 

@@ -1,22 +1,86 @@
 """Activation checkpointing (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
 def recompute_in_backward(blocks: Sequence[nn.Module]) -> None:
     """Make each block keep only its inputs, and run its forward pass again in the backward pass.
 
-    The method `forward` is replaced, not the module, so parameters keep their names. The second pass draws the same
-    random numbers as the first, so the training is the same.
+    The method `forward` is replaced, not the module, so parameters keep their names. The training is the same, see
+    `Recomputed`.
     """
     for block in blocks:
-        block.forward = partial(_checkpointed, block.forward)
+        block.forward = partial(Recomputed(block), block.forward)
 
 
-def _checkpointed(forward: Callable[..., Any], *inputs: Any, **keywords: Any) -> Any:
-    return checkpoint(forward, *inputs, use_reentrant=False, **keywords)
+class Recomputed:
+    """Calls of a block whose forward pass runs again in backward, as the first did.
+
+    The second pass draws the same random numbers, and begins with the same buffers: what it writes into them, as
+    BatchNorm's running statistics or the vectors of a spectral norm, is dropped.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        self._owners = [module for module in block.modules() if any(True for _ in module.buffers(recurse=False))]
+        self._written: set[_Place] = set()
+        """Buffers that a forward pass was seen to write."""
+        self._modes: set[tuple[bool, ...]] = set()
+        """Of training or evaluation, module by module, in which that was looked for."""
+
+    def __call__(self, forward: Callable[..., Any], *inputs: Any, **keywords: Any) -> Any:
+        """Call the block's own `forward`."""
+        if not self._owners or torch.compiler.is_compiling():  # what is compiled writes buffers once
+            return checkpoint(forward, *inputs, use_reentrant=False, **keywords)
+        mode = tuple(module.training for module in self._owners)
+        buffers = self._buffers() if mode not in self._modes else {at: _at(at) for at in self._written}
+        begun = {at: (buffer, buffer._version, buffer.detach().clone()) for at, buffer in buffers.items()}
+        contexts = partial(_in_both_passes, {at: copy for at, (_, _, copy) in begun.items()})
+        output = checkpoint(forward, *inputs, use_reentrant=False, context_fn=contexts, **keywords)
+        if mode not in self._modes:
+            self._modes.add(mode)
+            self._written |= {at for at, then in begun.items() if _was_written(_at(at), *then)}
+        return output
+
+    def _buffers(self) -> "dict[_Place, Tensor]":
+        return {(owner, name): buffer for owner in self._owners for name, buffer in owner.named_buffers(recurse=False)}
+
+
+_Place = tuple[nn.Module, str]
+"""A module, and the name of its buffer."""
+
+
+def _at(place: _Place) -> Tensor:
+    module, name = place
+    buffer: Tensor = module._buffers[name]  # type: ignore[assignment]
+    return buffer
+
+
+def _was_written(now: Tensor, buffer: Tensor, version: int, copy: Tensor) -> bool:
+    # BatchNorm's kernels write without a new version.
+    return now is not buffer or now._version != version or not torch.equal(now, copy)
+
+
+def _in_both_passes(
+    begun: dict[_Place, Tensor],
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    return nullcontext(), _from(begun)
+
+
+@contextmanager
+def _from(begun: dict[_Place, Tensor]) -> Iterator[None]:
+    """Compute with the buffers as they were when the first pass began, and leave those of the model alone."""
+    own = {at: _at(at) for at in begun}
+    for (module, name), copy in begun.items():
+        module._buffers[name] = copy
+    try:
+        yield
+    finally:
+        for (module, name), buffer in own.items():
+            module._buffers[name] = buffer
