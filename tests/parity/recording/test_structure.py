@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 import trainparity
+from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.trace import Trace
 
 Change = Callable[[nn.Sequential, torch.optim.Optimizer], object]
@@ -94,3 +95,22 @@ def test_a_model_without_shapes_is_refused_with_what_to_do(tmp_path: Path) -> No
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="weight has no shape yet; let a first batch pass through the model"):
         trainparity.record(model, optimizer, tmp_path)
+
+
+def test_a_change_is_told_each_time_it_is_asked_for() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    structure = Structure(model)
+    model[1] = nn.Linear(4, 4)  # of the same names
+    assert structure.changed() == ""
+    model.append(nn.Linear(4, 4))
+    assert structure.changed() == structure.changed() == "added 2.weight, 2.bias"
+    del model[2]
+    assert structure.changed() == ""
+
+
+def test_weights_that_are_shared_no_more_are_a_change() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    structure = Structure(model)
+    model[1].weight = nn.Parameter(torch.ones(4, 4))
+    assert structure.changed() == "added 1.weight"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainparity.parity.recording import stacks
 from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES, SIZE, BackwardPasses
 from trainparity.parity.recording.formats import is_inexact
@@ -134,7 +135,8 @@ class BackwardHooks:
     def _in_shards(self) -> float:
         """Return the square of the norm of this rank's shards of the gradient as they are now."""
         counted = (p.grad for p, _ in self._signed if id(p) in self._counted and is_dtensor(p.grad))
-        return sum(norm(gradient.to_local()) ** 2 for gradient in counted)
+        (lengths,) = stacks.measured((gradient.to_local() for gradient in counted), stacks.norms)
+        return float(lengths.square().sum())
 
     def _end_first_pass(self) -> None:
         self._fresh = False
@@ -183,13 +185,11 @@ class BackwardHooks:
 
     def total(self) -> Tensor:
         """Return the sketch of this rank's gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
-        total = torch.zeros(SIZE, dtype=torch.float64)
-        for parameter, sign in self._signed:
-            if parameter.grad is not None:
-                gradient = parameter.grad
-                total += sign * self._sketch(gradient.to_local() if is_dtensor(gradient) else gradient)
-        self._applied = total
-        return total
+        gradients = (parameter.grad for parameter, _ in self._signed)
+        own = (gradient.to_local() if is_dtensor(gradient) else gradient for gradient in gradients)
+        (sketches,) = stacks.measured(own, stacks.sketches(self._sketch))
+        self._applied = torch.tensor([float(sign) for _, sign in self._signed], dtype=torch.float64) @ sketches
+        return self._applied
 
     def left(self) -> Tensor:
         """Return the L2 norms of this rank's shards after each backward pass: float64 [M], of none if nothing is."""

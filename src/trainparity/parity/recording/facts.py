@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in
 from trainparity.parity.recording.joint import Joint
-from trainparity.parity.recording.shards import full_each
-from trainparity.parity.recording.sketch import norm
+from trainparity.parity.recording.snapshot import norms
 from trainparity.parity.recording.unwrap import own_part, plain_name
 
 _Dropout = nn.modules.dropout._DropoutNd
@@ -126,13 +125,12 @@ def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -
         for value in state.values()
         if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim
     ]
-    squares, counts, zeros = torch.zeros(3, len(parameters), dtype=torch.float64)
-    for (place, _), whole in zip(held, full_each(value for _, value in held), strict=True):
-        length = norm(whole)
-        squares[place] += length**2
-        counts[place] += 1
-        zeros[place] += length == 0
-    return torch.stack([squares.sqrt(), counts, zeros]).float()
+    lengths = norms(value for _, value in held)
+    each = torch.stack([lengths.square(), torch.ones_like(lengths), (lengths == 0).double()])
+    places = torch.tensor([place for place, _ in held], dtype=torch.int64)
+    kept = torch.zeros(3, len(parameters), dtype=torch.float64).index_add_(1, places, each)
+    kept[0].sqrt_()
+    return kept.float()
 
 
 def steps_counted(states: Sequence[dict[str, Any]]) -> float:

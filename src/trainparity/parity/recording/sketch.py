@@ -1,6 +1,6 @@
 """Small linear images of large tensors: enough to measure distances and to prove equality."""
 
-import math
+from collections.abc import Sequence
 from functools import cache, reduce
 from operator import add
 
@@ -18,15 +18,15 @@ _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have; of a meta tensor none.
+def numbers_of(tensor: Tensor) -> Tensor:
+    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have: [L]; of a meta tensor none.
 
     Complex ones are two numbers each; those of a packed format (fp4), which is not computed in, are taken by bytes.
     """
     if tensor.is_meta:
         return torch.zeros(0)
     dense = as_real(tensor.detach().to_dense() if tensor.is_sparse else tensor.detach())
-    return dense.view(torch.uint8) if dense.dtype == torch.float4_e2m1fn_x2 else dense
+    return (dense.view(torch.uint8) if dense.dtype == torch.float4_e2m1fn_x2 else dense).flatten()
 
 
 class Sketcher:
@@ -40,52 +40,66 @@ class Sketcher:
     def __init__(self, size: int, seed: int = 0) -> None:
         self.size = size
         self._length = size * max(1, _CHUNK // size)
-        self._signs, self._chunk_signs = _signs(self._length, seed)
+        signs, self._chunk_signs = _signs(self._length, seed)
+        self._signs = {torch.device("cpu"): signs}
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
-        flat = where_float64_is(_dense(tensor).flatten())
-        self._signs = self._signs.to(flat.device)
-        if len(flat) <= self._length:
-            return (self._sums(flat) * self._chunk_signs[0]).cpu()
-        chunks = zip(torch.split(flat, self._length), self._chunk_signs, strict=False)
+        return self.of_rows(numbers_of(tensor))
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """Project each row of numbers [..., L]: float64 [..., size] on the CPU."""
+        rows = where_float64_is(rows)
+        if rows.shape[-1] <= self._length:
+            return (self._sums(rows) * self._chunk_signs[0]).cpu()
+        chunks = zip(torch.split(rows, self._length, dim=-1), self._chunk_signs, strict=False)
         return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks]).cpu()
 
     def _sums(self, part: Tensor) -> Tensor:
-        """Project up to a chunk's numbers, without the chunk's own sign: float64 [size]."""
+        """Project up to a chunk's numbers, without the chunk's own sign: float64 [..., size]."""
         at_once = _at_once(part, self.size)
-        if len(part) <= at_once:
+        if part.shape[-1] <= at_once:
             return self._sum(part, 0)
-        return reduce(add, [self._sum(numbers, at_once * i) for i, numbers in enumerate(torch.split(part, at_once))])
+        parts = enumerate(torch.split(part, at_once, dim=-1))
+        return reduce(add, [self._sum(numbers, at_once * i) for i, numbers in parts])
 
     def _sum(self, numbers: Tensor, start: int) -> Tensor:
-        """Project a chunk's numbers from a place on: float64 [size]."""
+        """Project a chunk's numbers from a place on: float64 [..., size]."""
+        if numbers.device not in self._signs:
+            self._signs[numbers.device] = self._signs[torch.device("cpu")].to(numbers.device)
         exact = numbers if numbers.dtype in _EXACT else numbers.double()
-        signed = (exact * self._signs.narrow(0, start, len(numbers))).double()
-        if short := -len(signed) % self.size:
+        signed = (exact * self._signs[numbers.device].narrow(0, start, numbers.shape[-1])).double()
+        if short := -signed.shape[-1] % self.size:
             signed = torch.nn.functional.pad(signed, (0, short))
-        return signed.view(-1, self.size).sum(0)
+        sums: Tensor = signed.view(*signed.shape[:-1], signed.shape[-1] // self.size, self.size).sum(-2)
+        return sums
 
 
-def _at_once(flat: Tensor, multiple_of: int = 1) -> int:
+def _at_once(rows: Tensor, multiple_of: int = 1) -> int:
     """Return how many of a tensor's numbers are best looked at together: on a GPU each look costs a launch."""
-    if flat.device.type != "cpu":
-        return max(1, len(flat))
+    if rows.device.type != "cpu":
+        return max(1, rows.shape[-1])
     return max(1, _CACHED // multiple_of) * multiple_of
 
 
 def norm(tensor: Tensor) -> float:
     """Return the L2 norm, summed in float64."""
-    flat = where_float64_is(_dense(tensor).flatten())
-    if flat.device.type != "cpu":
-        flat = flat if flat.is_floating_point() else flat.double()
-        return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
+    return float(norms_of_rows(numbers_of(tensor)))
+
+
+def norms_of_rows(rows: Tensor) -> Tensor:
+    """Return the L2 norm of each row of numbers [..., L], summed in float64: float64 [...] on the CPU."""
+    rows = where_float64_is(rows)
+    if rows.device.type != "cpu":
+        rows = rows if rows.is_floating_point() else rows.double()
+        lengths: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
+        return lengths.cpu()
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
-    if len(flat) <= _CACHED // 2:
-        return math.sqrt(flat.to(torch.float64, copy=True).square_().sum())
-    parts = torch.split(flat, _CACHED // 2)
-    squares = [part.to(torch.float64, copy=True).square_().sum() for part in parts]
-    return float(torch.stack(squares).sum().sqrt())
+    if rows.shape[-1] <= _CACHED // 2:
+        return rows.to(torch.float64, copy=True).square_().sum(-1).sqrt_()
+    parts = torch.split(rows, _CACHED // 2, dim=-1)
+    squares = [part.to(torch.float64, copy=True).square_().sum(-1) for part in parts]
+    return torch.stack(squares).sum(0).sqrt()
 
 
 LEVELS = 16
@@ -98,18 +112,27 @@ def levels(tensor: Tensor) -> Tensor:
     An element x on level k has |x| from 4^-(k+1) to 4^-k of the root mean square; the first level also holds the larger
     ones, the last one the smaller ones. Zeros are on none.
     """
-    flat = where_float64_is(_dense(tensor).flatten()).float()
-    if not len(flat):
-        return torch.zeros(LEVELS, dtype=torch.float64)
-    length, root = torch.linalg.vector_norm(flat), len(flat) ** 0.5
-    fields, zeros = torch.zeros(_FIELDS, dtype=torch.int64, device=flat.device), len(flat)
-    for numbers in torch.split(flat, _at_once(flat)):
-        relative = numbers / length * root
-        fields += torch.bincount((relative.view(torch.int32) >> 23) & (_FIELDS - 1), minlength=_FIELDS)
-        zeros -= int(torch.count_nonzero(relative))
-    fields[0] -= zeros
-    found = torch.zeros(LEVELS, dtype=torch.int64).index_add(0, _level_of_field(), fields[:-1].cpu())
-    return found.double() / len(flat)
+    numbers = numbers_of(tensor)
+    return levels_of_rows(numbers[None], [len(numbers)])[0]
+
+
+def levels_of_rows(rows: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return the same for each row of numbers [n, L], of which it has so many before its padding: [n, LEVELS]."""
+    rows = where_float64_is(rows)
+    count = torch.tensor(counts, dtype=torch.float64)[:, None]
+    length, root = torch.linalg.vector_norm(rows.float(), dim=-1, keepdim=True), count.sqrt().float().to(rows.device)
+    first = torch.arange(len(rows), device=rows.device)[:, None] * _FIELDS
+    fields = torch.zeros(len(rows) * _FIELDS, dtype=torch.int64, device=rows.device)
+    zeros = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    for numbers in torch.split(rows, _at_once(rows), dim=-1):
+        relative = numbers.float() / length * root
+        places = ((relative.view(torch.int32) >> 23) & (_FIELDS - 1)) + first
+        fields += torch.bincount(places.flatten(), minlength=len(fields))
+        zeros += (relative == 0).sum(-1)
+    of_rows = fields.view(-1, _FIELDS)
+    of_rows[:, 0] -= zeros
+    found = torch.zeros(len(rows), LEVELS, dtype=torch.int64)
+    return found.index_add(1, _level_of_field(), of_rows[:, :-1].cpu()).double() / count.clamp(min=1)
 
 
 _FIELDS = 256
@@ -127,23 +150,26 @@ def _level_of_field() -> Tensor:
 
 def digest(tensor: Tensor) -> int:
     """Hash a tensor's bits to 64: any one changed element changes it, and any other change but for bad luck."""
-    flat = _dense(tensor).contiguous().flatten()
-    bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[flat.element_size()])
-    total = torch.zeros((), dtype=torch.int64, device=bits.device)
-    for index, part in enumerate(torch.split(bits, _CHUNK)):
+    return int(digests_of_rows(numbers_of(tensor)))
+
+
+def digests_of_rows(rows: Tensor) -> Tensor:
+    """Hash the bits of each row of numbers [..., L]: int64 [...] on the CPU. Of up to a chunk, zeros may be padding."""
+    bits = rows.contiguous()
+    bits = bits.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[bits.element_size()])
+    total = torch.zeros(bits.shape[:-1], dtype=torch.int64, device=bits.device)
+    for index, part in enumerate(torch.split(bits, _CHUNK, dim=-1)):
         # Powers of an odd number, and odd weights: no factor is lost modulo 2^64.
         total = total * _MIX[0] + _weighted(part) + index
-    return int(total)
+    return total.cpu()
 
 
 def _weighted(bits: Tensor) -> Tensor:
-    """Sum up to a chunk's integers, each times the odd weight of its place, modulo 2^64."""
-    at_once, total = _at_once(bits), torch.zeros((), dtype=torch.int64, device=bits.device)
-    weights = _weights(len(bits), bits.device)
-    for start in range(0, len(bits), at_once):
-        part = slice(start, start + at_once)
-        total += (bits[part].to(torch.int64) * weights[part]).sum()
-    return total
+    """Sum up to a chunk's integers of each row, each times the odd weight of its place, modulo 2^64."""
+    weights = _weights(bits.shape[-1], bits.device)
+    together = _at_once(bits)
+    parts = zip(torch.split(bits, together, dim=-1), torch.split(weights, together), strict=True)
+    return reduce(add, [(part.to(torch.int64) * of_part).sum(-1) for part, of_part in parts])
 
 
 def row_digests(tensor: Tensor) -> Tensor:
@@ -170,9 +196,14 @@ def mix(values: Tensor) -> Tensor:
     return (values ^ (values >> 27)) * _MIX[0]
 
 
-@cache
 def _weights(count: int, device: torch.device) -> Tensor:
-    numbers = torch.arange(1, count + 1, device=device) * _MIX[0]
+    """Return the weights of so many places: int64 [count]."""
+    return _weights_of_chunk(device)[:count]
+
+
+@cache
+def _weights_of_chunk(device: torch.device) -> Tensor:
+    numbers = torch.arange(1, _CHUNK + 1, device=device) * _MIX[0]
     return (numbers ^ (numbers >> 31)) * _MIX[1] | 1
 
 

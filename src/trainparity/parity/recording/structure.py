@@ -10,12 +10,18 @@ class Structure:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._parameters = _names(model)
+        self._parameters = dict.fromkeys(_names(model))
+        self._parts = _parts(model)
+        """What every module held when the names were looked up last: while it does, they are the same."""
         self._buffers: list[str] | None = None
 
     def changed(self) -> str:
         """Say which parameters the model has now, and had not, or has no more; empty: it has the same."""
-        now = _names(self._model)
+        if all(map(_is_as_before, self._parts)):
+            return ""
+        now = dict.fromkeys(_names(self._model))
+        if now == self._parameters:
+            self._parts = _parts(self._model)
         added = [name for name in now if name not in self._parameters]
         lost = [name for name in self._parameters if name not in now]
         return ", ".join(f"{what} {_some(odd)}" for what, odd in (("added", added), ("lost", lost)) if odd)
@@ -29,6 +35,23 @@ class Structure:
         if self._buffers is None:
             self._buffers = list(held)
         return {name: held.get(name, Tensor()) for name in self._buffers}
+
+
+_Part = tuple[nn.Module, dict[str, nn.Module | None], dict[str, int]]
+"""A module, the modules in it, and its parameters by their identities: of one that is shared the first name counts."""
+
+
+def _parts(model: nn.Module) -> list[_Part]:
+    return [(module, dict(module._modules), _held(module)) for module in model.modules()]
+
+
+def _is_as_before(part: _Part) -> bool:
+    module, inside, held = part
+    return module._modules == inside and _held(module) == held
+
+
+def _held(module: nn.Module) -> dict[str, int]:
+    return {name: id(parameter) for name, parameter in module._parameters.items() if parameter is not None}
 
 
 def _names(model: nn.Module) -> list[str]:

@@ -1,0 +1,88 @@
+"""Tensors measured together: each as it is alone, in its place."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from trainparity.parity.recording import stacks
+from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
+
+SKETCH = Sketcher(64)
+LONG = 40_000
+"""Numbers of a tensor that is measured alone."""
+
+
+def random(size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    numbers = 50 * torch.randn(size, generator=torch.Generator().manual_seed(size))
+    numbers[numbers.abs() < 5] = 0
+    return numbers.to(dtype)
+
+
+def measured(tensors: list[Tensor | None]) -> list[Tensor]:
+    return stacks.measured(tensors, stacks.digests, stacks.norms, stacks.sketches(SKETCH), stacks.levels)
+
+
+def check(tensors: list[Tensor | None]) -> None:
+    digests, norms, sketches, of_levels = measured(tensors)
+    assert len(digests) == len(norms) == len(sketches) == len(of_levels) == len(tensors)
+    for place, tensor in enumerate(tensors):
+        if tensor is None:
+            assert not any(values[place].any() for values in (digests, norms, sketches, of_levels))
+            continue
+        assert digests[place] == digest(tensor)
+        assert norms[place] == pytest.approx(norm(tensor), rel=1e-14)
+        assert torch.allclose(sketches[place], SKETCH(tensor), rtol=1e-13, atol=1e-9)
+        assert torch.allclose(of_levels[place], levels(tensor), atol=1.01 / max(1, tensor.numel()))
+
+
+SIZES = st.lists(st.one_of(st.none(), st.integers(0, 300), st.just(LONG)), max_size=12)
+
+
+@given(SIZES)
+def test_each_is_measured_as_it_is_alone_in_its_place(sizes: list[int | None]) -> None:
+    check([None if size is None else random(size) for size in sizes])
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.int64, torch.int32, torch.bool]
+)
+def test_of_other_formats(dtype: torch.dtype) -> None:
+    check([random(3, dtype), random(3), None, random(100, dtype), random(70, dtype), random(LONG, dtype)])
+
+
+def test_complex_sparse_and_turned_ones_and_those_without_numbers() -> None:
+    sparse = torch.sparse_coo_tensor(torch.tensor([[1, 1, 3]]), torch.ones(3, 4), (6, 4))
+    turned = random(60).view(6, 10).T
+    check([random(8).to(torch.complex64), sparse, turned, turned[:, 0], torch.empty(8, device="meta"), torch.ones(())])
+
+
+def test_what_is_not_finite_stays_in_its_row() -> None:
+    _, norms, sketches, of_levels = measured([random(9), torch.tensor([1.0, torch.nan]), random(12)])
+    assert norms.isnan().tolist() == [False, True, False]
+    assert sketches.isnan().any(1).tolist() == [False, True, False]
+    assert of_levels.isfinite().all() and of_levels[2].any()
+
+
+def test_no_more_are_taken_than_are_measured_together() -> None:
+    taken: list[int] = []
+
+    def tensors() -> Iterator[Tensor]:
+        for number in range(300):
+            taken.append(number)
+            yield torch.ones(4096)
+
+    for stack in stacks.Stacks(tensors()):
+        assert len(taken) == len(stack.places) <= 1 << 5
+        taken.clear()
+
+
+def test_what_stands_for_a_measure_has_its_shape() -> None:
+    tensors = [random(3), None, random(LONG)]
+    for measure in (stacks.norms, stacks.sketches(SKETCH), stacks.levels):
+        (wanted,), (found,) = stacks.measured(tensors, measure), stacks.measured(tensors, stacks.zeros(measure))
+        assert found.shape == wanted.shape and found.dtype == wanted.dtype and not found.any()
+    assert stacks.measured([], stacks.levels)[0].shape == (0, LEVELS)
