@@ -12,6 +12,7 @@ from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
 from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES, SIZE, BackwardPasses
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.given import ArrivingGradients
+from trainparity.parity.recording.hooks import Switched
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
@@ -41,7 +42,7 @@ class BackwardHooks:
         self._versions: dict[int, int] = {}
         """How often each parameter had been changed in place when the first backward pass began, by its identity."""
         self._sketch = Sketcher(SIZE)
-        self._handles: list[Any] = []
+        self.hooks = Switched()
         self.active = False
         self.arriving = ArrivingGradients()
         embeddings = (part for part in model.modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
@@ -53,7 +54,7 @@ class BackwardHooks:
         for parameter, sign in self._signed:
             trained = parameter.requires_grad
             parameter.requires_grad_(True)  # half of a GAN is frozen for the time that the other one is trained
-            self._handles.append(self._attach(parameter, sign))
+            self.hooks.add(self._attach(parameter, sign))
             parameter.requires_grad_(trained)
         self.begin()
 
@@ -71,8 +72,7 @@ class BackwardHooks:
 
     def close(self) -> None:
         """Remove the hooks."""
-        for handle in self._handles:
-            handle.remove()
+        self.hooks.remove()
 
     def evaluate_again(self) -> None:
         """Note that the optimizer calls its closure again: from now on only gradients left in it are looked at."""

@@ -14,7 +14,7 @@ from trainparity.parity.recording.autocast import Autocast
 from trainparity.parity.recording.evaluations import Evaluations
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.hooks import AroundCompiled, Hook
+from trainparity.parity.recording.hooks import AroundCompiled, Hook, Switched
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.kinds import is_fsdp
 from trainparity.parity.recording.leaves import Leaves, alias
@@ -45,7 +45,8 @@ class ForwardHooks:
         self.outputs = Outputs(self._sketch, self.seen)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
         self._names = {id(module): name for name, module in self.modules}
-        self._handles: list[Any] = []
+        self.hooks = Switched()
+        self._compiled: AroundCompiled | None = None
         self._begun = False
         self._model_is_watched = inside
         self._orders: dict[int, TimeFirst] = {}
@@ -59,7 +60,7 @@ class ForwardHooks:
         leaves = [(name, module) for name, module in inner if not list(module.children())]
         self._leaves = Leaves(leaves, self._looking, self._see, lambda: self.active and has_numbers())
         if inside:
-            self._handles += self._leaves.handles
+            self.hooks.add(*self._leaves.handles)
             # After those: a twin's noise makes another tensor of an output, which the next part is given.
             self._attach_to([module for _, module in self.modules])
             direct.watch(model, self._call_forward)
@@ -67,7 +68,7 @@ class ForwardHooks:
             self._names[id(whole)] = "(model)"
             self._attach_to([whole])
         else:
-            self._handles.append(AroundCompiled(model, self._look_around))
+            self._compiled = AroundCompiled(model, self._look_around)
         self.active = False
         self.on_pass: Callable[[], None] | None = None
         """Called where a forward pass begins that is looked at, or would be in a traced step."""
@@ -83,20 +84,20 @@ class ForwardHooks:
         for module in called:
             looks = Hook(self._enter)
             # Before FSDP2, which may cast what the loop gives.
-            handle = module.register_forward_pre_hook(looks, with_kwargs=True, prepend=is_fsdp(module))
-            self._handles.append(handle)
-            self._handles.append(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
+            self.hooks.add(module.register_forward_pre_hook(looks, with_kwargs=True, prepend=is_fsdp(module)))
+            self.hooks.add(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
 
     @property
     def attached(self) -> bool:
         """Whether forward passes are seen, at least from outside."""
-        return bool(self._handles)
+        return self._compiled is not None or len(self.hooks) > 0
 
     def close(self) -> None:
         """Remove the hooks."""
         self._let_go()
-        for handle in self._handles:
-            handle.remove()
+        self.hooks.remove()
+        if self._compiled:
+            self._compiled.remove()
         direct.forget(self._model)
         self.origins.close()
 

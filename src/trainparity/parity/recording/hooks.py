@@ -4,6 +4,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -28,6 +29,48 @@ class Hook:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Hook":
         """Return the hook itself: it tells the module that it was made for from its copies."""
         return self
+
+
+class Switched:
+    """Hooks that are taken out between traced steps: a call of each costs as much as a small module's own."""
+
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
+        self._out: list[tuple[RemovableHandle, set[int], Callable[..., Any]]] = []
+        """Those that are taken out, each with the hooks before it."""
+
+    def __len__(self) -> int:
+        """Return how many there are, in or out."""
+        return len(self._handles)
+
+    def add(self, *handles: RemovableHandle) -> None:
+        """Take hooks that have been registered."""
+        self._handles += handles
+
+    def off(self) -> None:
+        """Take them out."""
+        if self._out:
+            return
+        for handle in self._handles:
+            if (hooks := handle.hooks_dict_ref()) is not None and handle.id in hooks:
+                before = set(takewhile(handle.id.__ne__, hooks))
+                self._out.append((handle, before, hooks.pop(handle.id)))
+
+    def on(self) -> None:
+        """Put them back, each in its place among the others of its object."""
+        while self._out:
+            handle, before, call = self._out.pop()
+            if (hooks := handle.hooks_dict_ref()) is not None:
+                after = [other for other in hooks if other not in before]
+                hooks[handle.id] = call
+                for other in after:
+                    hooks[other] = hooks.pop(other)
+
+    def remove(self) -> None:
+        """Remove them for good."""
+        self._out.clear()
+        for handle in self._handles:
+            handle.remove()
 
 
 def is_inside_own_step(optimizer: torch.optim.Optimizer) -> bool:

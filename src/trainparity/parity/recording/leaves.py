@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import Hook
@@ -29,7 +30,7 @@ class Leaves:
         self.noise: Noise | None = None
         """A twin's, which moves what they return."""
         self._looking, self._see, self._traced = looking, see, traced
-        self.handles: list[Any] = []
+        self.handles: list[RemovableHandle] = []
         for name, module in leaves:
             if sums_over_rows(module):
                 self.handles += OtherOrder(module, self._moves_sums).handles

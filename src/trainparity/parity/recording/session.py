@@ -88,6 +88,8 @@ class Session:
             self._open_window(step)
         if self._plan.traced(step):
             self.watch.begin(expected, self._noise(step))
+        else:
+            self.watch.rest()
 
     def finish(self, loss: Callable[[], Tensor], sequence: int | None = None) -> Tensor | None:
         """End the step and keep what was seen of it.

@@ -123,6 +123,8 @@ class StepWatch:
             noise: A twin's, for what modules return and the gradients of it.
         """
         self._active = self.forward.active = self.backward.active = True
+        self.forward.hooks.on()
+        self.backward.hooks.on()
         self._keep_gradients(True)
         self.given.begin(noise)
         self._meeting.begin()
@@ -134,6 +136,12 @@ class StepWatch:
         self.around.come_last()
         self.clipping.begin()
         self._loss.begin()
+
+    def rest(self) -> None:
+        """Let a step pass that is not watched."""
+        self.backward.hooks.off()
+        if not isinstance(self.optimizer, Joint):  # its steps end where the next forward pass begins
+            self.forward.hooks.off()
 
     @unseen
     def end(self) -> dict[str, Tensor]:
