@@ -2,8 +2,10 @@
 
 import torch
 
+from trainparity.parity.recording import stacks
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.stacks import Later
 
 
 def test_equal_rows_of_samples_do_not_cancel() -> None:
@@ -11,7 +13,9 @@ def test_equal_rows_of_samples_do_not_cancel() -> None:
     for count in range(2, 40, 2):
         found = Pass(training=True, state=0, evaluating=torch.zeros(1, dtype=torch.bool))
         found.of(torch.arange(count))
-        assert found.see_tensor("layer", torch.ones(count, 2000), Sketcher(64), None)
+        sketches = Later(stacks.sketches(Sketcher(64)))
+        assert found.see_tensor("layer", torch.ones(count, 2000), sketches, None)
+        sketches.finish()
         assert float(found.activations["layer"].norm()) > 1e-4 * 2000**0.5, count
 
 

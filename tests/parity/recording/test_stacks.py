@@ -1,6 +1,7 @@
 """Tensors measured together: each as it is alone, in its place."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -67,17 +68,40 @@ def test_what_is_not_finite_stays_in_its_row() -> None:
     assert of_levels.isfinite().all() and of_levels[2].any()
 
 
-def test_no_more_are_taken_than_are_measured_together() -> None:
-    taken: list[int] = []
+def test_no_more_are_held_than_are_measured_together() -> None:
+    held = 0
 
     def tensors() -> Iterator[Tensor]:
-        for number in range(300):
-            taken.append(number)
+        nonlocal held
+        for _ in range(300):
+            held += 1
+            assert held <= 1 << 5
             yield torch.ones(4096)
 
-    for stack in stacks.Stacks(tensors()):
-        assert len(taken) == len(stack.places) <= 1 << 5
-        taken.clear()
+    def measure(stack: stacks.Stack) -> Tensor:
+        nonlocal held
+        held -= len(stack.places)
+        return stacks.norms(stack)
+
+    assert stacks.measured(tensors(), measure)[0].tolist() == [64.0] * 300
+    assert held == 0
+
+
+@given(SIZES)
+def test_later_each_is_told_its_own(sizes: list[int | None]) -> None:
+    later, found = stacks.Later(stacks.digests), {}
+    tensors = [random(size) for size in sizes if size is not None]
+    for place, tensor in enumerate(tensors):
+        changed = tensor.clone()
+        later.add(changed, partial(found.__setitem__, place), copied=True)
+        changed.zero_()
+    later.finish()
+    assert {place: int(value) for place, value in found.items()} == dict(enumerate(map(digest, tensors)))
+    told = len(found)
+    later.add(torch.ones(3), partial(found.__setitem__, told))
+    later.drop()
+    later.finish()
+    assert told not in found
 
 
 def test_what_stands_for_a_measure_has_its_shape() -> None:

@@ -13,7 +13,7 @@ class Autocast:
     """Looked at where a forward pass begins, and inside of it: `forward` itself may switch it on."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
+        self._model, self._device = model, device_of(model).type
         self.computes: torch.dtype | None = None
         """What the last step's forward passes computed products in, if autocast chose it."""
         self._now: torch.dtype | None = None
@@ -23,7 +23,7 @@ class Autocast:
 
     def begin(self) -> None:
         """Look at a step's first forward pass."""
-        self._now = None
+        self._now, self._device = None, device_of(self._model).type
         self._look()
 
     def see(self) -> None:
@@ -33,9 +33,8 @@ class Autocast:
 
     @unseen
     def _look(self) -> None:
-        device = device_of(self._model).type
-        if torch.is_autocast_enabled(device):
-            self._now = torch.get_autocast_dtype(device)
+        if torch.is_autocast_enabled(self._device):
+            self._now = torch.get_autocast_dtype(self._device)
             if self.on_seen:
                 self.on_seen(self._now)
                 self.on_seen = None

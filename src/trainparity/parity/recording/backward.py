@@ -16,6 +16,7 @@ from trainparity.parity.recording.hooks import Switched
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
+from trainparity.parity.recording.stacks import Later
 
 _ROUNDED = 0.02
 """Part of a gradient by which the sum of what backward passes made may differ from it, in any format."""
@@ -41,7 +42,8 @@ class BackwardHooks:
         self._counted: Set[int] = frozenset()
         self._versions: dict[int, int] = {}
         """How often each parameter had been changed in place when the first backward pass began, by its identity."""
-        self._sketch = Sketcher(SIZE)
+        self._measure = stacks.sketches(Sketcher(SIZE))
+        self._sketches, self._held_lengths = Later(self._measure), Later(stacks.norms)
         self.hooks = Switched()
         self.active = False
         self.arriving = ArrivingGradients()
@@ -87,6 +89,8 @@ class BackwardHooks:
         self.carried = 0.0
         """The largest gradient norm of a parameter that a further evaluation of the closure began with."""
         self._in_backward = False
+        for later in (self._sketches, self._held_lengths):
+            later.drop()
         self.passes = BackwardPasses()
         self._squares_left: list[float] = []
         self._applied = torch.zeros(SIZE, dtype=torch.float64)
@@ -109,8 +113,8 @@ class BackwardHooks:
             one = self.passes.last
             one.reached.add(id(parameter))
             if parameter.grad is not None and id(parameter) in self._counted:
-                one.square += norm(parameter.grad) ** 2
-            one.sketch += sign * self._sketch(gradient)
+                self._held_lengths.add(parameter.grad, one.hold, copied=True)
+            self._sketches.add(gradient, partial(one.make, sign), copied=True)
         if self._first and id(parameter) not in self._embeddings:
             self.arriving.see(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
@@ -170,6 +174,8 @@ class BackwardHooks:
 
     def _leave(self) -> None:
         self._in_backward = self._first = False
+        for later in (self._sketches, self._held_lengths):
+            later.finish()
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())
@@ -187,7 +193,7 @@ class BackwardHooks:
         """Return the sketch of this rank's gradient as it is now, comparable with `sketches`: float64 [SIZE]."""
         gradients = (parameter.grad for parameter, _ in self._signed)
         own = (gradient.to_local() if is_dtensor(gradient) else gradient for gradient in gradients)
-        (sketches,) = stacks.measured(own, stacks.sketches(self._sketch))
+        (sketches,) = stacks.measured(own, self._measure)
         self._applied = torch.tensor([float(sign) for _, sign in self._signed], dtype=torch.float64) @ sketches
         return self._applied
 

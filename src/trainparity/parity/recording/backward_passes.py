@@ -27,6 +27,14 @@ class BackwardPass:
     """The parameters that it came to, by identity; of passes that are not kept one by one, none."""
     sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
 
+    def hold(self, length: Tensor) -> None:
+        """Add the L2 norm of a gradient that was there before."""
+        self.square += float(length) ** 2
+
+    def make(self, sign: int, sketch: Tensor) -> None:
+        """Add the sketch of a parameter's gradient, which has a sign of its own."""
+        self.sketch += sign * sketch
+
 
 class BackwardPasses:
     """Those of a step, in their order."""

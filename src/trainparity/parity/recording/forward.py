@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from trainparity.parity.recording import direct
+from trainparity.parity.recording import direct, stacks
 from trainparity.parity.recording.apart import has_numbers, in_backward, unseen
 from trainparity.parity.recording.autocast import Autocast
 from trainparity.parity.recording.evaluations import Evaluations
@@ -25,6 +25,7 @@ from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.stacks import Later
 from trainparity.parity.recording.tensors import as_dense, tensors
 from trainparity.parity.recording.time_first import TimeFirst, is_state
 from trainparity.parity.recording.unwrap import named_parts
@@ -40,9 +41,9 @@ class ForwardHooks:
         self._model = model
         self.origins = Origins(samples)
         self._evaluations = Evaluations(model)
-        self._sketch = Sketcher(size)
+        self._sketches = Later(stacks.sketches(Sketcher(size)))
         self.seen = Seen(size)
-        self.outputs = Outputs(self._sketch, self.seen)
+        self.outputs = Outputs(self._sketches, self.seen)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
         self._names = {id(module): name for name, module in self.modules}
         self.hooks = Switched()
@@ -107,6 +108,7 @@ class ForwardHooks:
         A twin's `noise` moves modules' outputs and their gradients.
         """
         self.origins.begin(expected)
+        self._sketches.drop()
         self._leaves.noise = noise
         self._depth = 0
         self._may_have_ended = False
@@ -153,7 +155,8 @@ class ForwardHooks:
             direct.on_return(frame, lambda output: self._leave(self._model, inputs, {}, output))
 
     def passes(self) -> list[Pass]:
-        """Return the step's passes so far that belong to the training."""
+        """Return the step's passes so far that belong to the training, with all that they have shown."""
+        self._sketches.finish()
         return [one for one in self._passes if one.counts()]
 
     def _looking(self) -> bool:
@@ -252,8 +255,8 @@ class ForwardHooks:
         for place, tensor in enumerate(given):
             name: str | None = numbered(INPUT, place)
             state = found.time_first and is_state(tensor, self.origins.given)
-            if state or not found.see_tensor(str(name), tensor, self._sketch, None):
-                name = found.see_whole(str(name), tensor, self._sketch)
+            if state or not found.see_tensor(str(name), tensor, self._sketches, None):
+                name = found.see_whole(str(name), tensor, self._sketches)
             if name:
                 self.seen.given(name, tensor)
 
@@ -278,9 +281,9 @@ class ForwardHooks:
         return output
 
     def _see(self, name: str, output: Any) -> None:
-        if self._passes and (seen := self._passes[-1].see(name, output, self._sketch, self._leaves.noise)):
+        if self._passes and (seen := self._passes[-1].see(name, output, self._sketches, self._leaves.noise)):
             self.seen.note(seen)
-        if self._turned and (seen := self._turned.see(name, output, self._sketch, None)):
+        if self._turned and (seen := self._turned.see(name, output, self._sketches, None)):
             self.seen.note(seen)
 
     def sums(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:

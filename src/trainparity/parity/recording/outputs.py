@@ -10,14 +10,14 @@ from trainparity.parity.recording.names import numbered
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
-from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.stacks import Later
 
 
 class Outputs:
     """Looks at the tensors that passes return."""
 
-    def __init__(self, sketch: Sketcher, seen: Seen) -> None:
-        self._sketch, self._seen = sketch, seen
+    def __init__(self, sketches: Later, seen: Seen) -> None:
+        self._sketches, self._seen = sketches, seen
         self.on_backward: Callable[[], None] | None = None
         """Called at the start of each backward pass through what the model returned."""
 
@@ -31,9 +31,9 @@ class Outputs:
 
     def _see_one(self, found: Pass, name: str, tensor: Tensor, noise: Noise | None) -> str:
         """Return the name that a tensor is recorded by, if it is."""
-        if name in found.activations or found.see_tensor(name, tensor, self._sketch, noise):
+        if name in found.activations or found.see_tensor(name, tensor, self._sketches, noise):
             self._seen.output(found, name)
-        elif sums := found.see_returned(name, tensor, self._sketch):
+        elif sums := found.see_returned(name, tensor, self._sketches):
             name = sums
         else:
             return name

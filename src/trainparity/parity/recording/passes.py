@@ -17,7 +17,7 @@ from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.signs import Signs
-from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.stacks import Later
 from trainparity.parity.recording.tensors import has_rows, in_memory, rows_of, tensors
 from trainparity.parity.recording.time_first import batch_first
 
@@ -103,7 +103,7 @@ class Pass:
             found.reached = True
             found = found.source
 
-    def see(self, module: str, output: Any, sketch: Sketcher, noise: Noise | None) -> str | None:
+    def see(self, module: str, output: Any, sketches: Later, noise: Noise | None) -> str | None:
         """Add what a module returned, and later its gradient; return its name, None without a tensor [B, ...] in it.
 
         A twin's `noise` is added to the gradient after it was seen.
@@ -111,7 +111,7 @@ class Pass:
         self._calls[module] += 1
         name = of_call(module, min(self._calls[module], _MOST_CALLS))
         inexact = (tensor for tensor in tensors(output) if is_inexact(tensor))
-        return name if any(self.see_tensor(name, tensor, sketch, noise) for tensor in inexact) else None
+        return name if any(self.see_tensor(name, tensor, sketches, noise) for tensor in inexact) else None
 
     def see_draws(self, state: int) -> None:
         """Note whether the pass has drawn random numbers, by the state of torch's generators after it."""
@@ -120,16 +120,16 @@ class Pass:
         if drew_outside:
             self.state = derived_seed(self.state, self.state_outside)
 
-    def see_tensor(self, name: str, tensor: Tensor, sketch: Sketcher, noise: Noise | None) -> bool:
+    def see_tensor(self, name: str, tensor: Tensor, sketches: Later, noise: Noise | None) -> bool:
         """Add one tensor, and later its gradient; tell whether its rows are samples."""
-        if not self._see_values(name, tensor, sketch):
+        if not self._see_values(name, tensor, sketches):
             return False
         if tensor.requires_grad:
 
             def given_back(gradient: Tensor | None) -> Tensor | None:
                 if gradient is None or not has_numbers(gradient):  # None: of an LSTM's second backward pass
                     return None
-                return self._given_back(name, gradient, sketch, noise)
+                return self._given_back(name, gradient, sketches, noise)
 
             self.hook(tensor, given_back)
         return True
@@ -145,10 +145,10 @@ class Pass:
         while self._handles:
             self._handles.pop().remove()
 
-    def _see_values(self, name: str, tensor: Tensor, sketch: Sketcher) -> bool:
-        if not tensor.ndim or is_dtensor(tensor) or (seen := self._sum(tensor, sketch, own_alone=True)) is None:
+    def _see_values(self, name: str, tensor: Tensor, sketches: Later) -> bool:
+        if not tensor.ndim or is_dtensor(tensor) or (sums := self._sums(tensor, own_alone=True)) is None:
             return False
-        _add(self.activations, name, seen)
+        _add(self.activations, name, sums, sketches)
         assert self._signs is not None  # else there were no sums
         self.numbers[name] += self._signs.numbers(self._batch_first(tensor)) * (1 + tensor.is_complex())
         return True
@@ -157,13 +157,13 @@ class Pass:
         assert self._signs is not None
         return batch_first(tensor, len(self._signs)) if self.time_first else tensor
 
-    def _sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool = False) -> Tensor | None:
-        """Sketch the signed sums over the samples; None where the rows are no samples."""
+    def _sums(self, tensor: Tensor, *, own_alone: bool = False) -> Tensor | None:
+        """Return the signed sums over the samples; None where the rows are no samples."""
         if not self._signs or not has_rows(tensor):
             return None
-        return self._signs.sum(self._batch_first(tensor), sketch, own_alone=own_alone)
+        return self._signs.sum(self._batch_first(tensor), own_alone=own_alone)
 
-    def see_returned(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
+    def see_returned(self, name: str, tensor: Tensor, sketches: Later) -> str | None:
         """Add what the model returns that has no row for each sample, and later its gradient; return its name.
 
         So a graph's class is, where the samples are its nodes, or a sequence's, where they are its time steps [T, B].
@@ -173,18 +173,18 @@ class Pass:
         if not tensor.ndim or not tensor.requires_grad or not in_memory(tensor):
             return None
         rows, of_sums_name = rows_of(tensor), of_sums(name)
-        _add(self.activations, of_sums_name, sketch(torch.cat([rows.sum(0), rows.square().sum(0)])))
+        _add(self.activations, of_sums_name, torch.cat([rows.sum(0), rows.square().sum(0)]), sketches)
         self.numbers[of_sums_name] += tensor.numel()
 
         def given_back(gradient: Tensor | None) -> None:
             if gradient is not None and has_numbers(gradient):
                 given = rows_of(gradient)
-                self._add_gradient(of_sums_name, sketch(torch.cat([given.sum(0), (rows * given).sum(0)])))
+                self._add_gradient(of_sums_name, torch.cat([given.sum(0), (rows * given).sum(0)]), sketches)
 
         self.hook(tensor, unseen(given_back))
         return of_sums_name
 
-    def see_whole(self, name: str, tensor: Tensor, sketch: Sketcher) -> str | None:
+    def see_whole(self, name: str, tensor: Tensor, sketches: Later) -> str | None:
         """Add a tensor whose rows are no samples, as an RNN's hidden state; return its name, None if it has no numbers.
 
         The sum over micro-batches depends on how the batch was cut.
@@ -192,27 +192,27 @@ class Pass:
         if not in_memory(tensor):
             return None
         exact, whole = where_float64_is(as_real(tensor.detach())).double(), of_whole(name)
-        _add(self.activations, whole, sketch(torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE)))
+        _add(self.activations, whole, torch.nan_to_num(exact, posinf=_INFINITE, neginf=-_INFINITE), sketches)
         return whole
 
     @unseen
-    def _given_back(self, name: str, gradient: Tensor, sketch: Sketcher, noise: Noise | None) -> Tensor | None:
-        if (seen := self._sum(gradient, sketch)) is not None:
-            self._add_gradient(name, seen)
+    def _given_back(self, name: str, gradient: Tensor, sketches: Later, noise: Noise | None) -> Tensor | None:
+        if (sums := self._sums(gradient)) is not None:
+            self._add_gradient(name, sums, sketches)
         return noise(gradient) if noise is not None and not name.startswith(OUTPUT) else None
 
-    def _add_gradient(self, name: str, sums: Tensor) -> None:
+    def _add_gradient(self, name: str, sums: Tensor, sketches: Later) -> None:
         """Add what a backward pass gave back."""
         self.differentiable |= torch.is_grad_enabled()
-        _add(self._gradients[torch._C._current_graph_task_id()], name, sums)
+        _add(self._gradients[torch._C._current_graph_task_id()], name, sums, sketches)
 
     def gradients(self, aside: Set[int]) -> dict[str, Tensor]:
         """Return what backward passes gave back in sum, but for some of these by their numbers."""
         found: dict[str, Tensor] = {}
         for number, given in self._gradients.items():
             if number not in aside:
-                for name, sums in given.items():
-                    _add(found, name, sums)
+                for name, sketch in given.items():
+                    found[name] = found.get(name, _NOTHING) + sketch
         return found
 
 
@@ -223,5 +223,15 @@ _MOST_CALLS = 8
 """Calls of one module within a pass that are told apart; further ones are added to the last."""
 
 
-def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
-    sums[name] = sums[name] + value if name in sums else value
+def _add(sums: dict[str, Tensor], name: str, tensor: Tensor, sketches: Later) -> None:
+    """Add a tensor's sketch to those of its name, which is there at once."""
+    sums.setdefault(name, _NOTHING)
+
+    def add(sketch: Tensor) -> None:
+        sums[name] = sums[name] + sketch
+
+    sketches.add(tensor, add)
+
+
+_NOTHING = torch.zeros((), dtype=torch.float64)
+"""What sketches are added to."""

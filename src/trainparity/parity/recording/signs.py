@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainparity.parity.recording.formats import as_real, where_float64_is
 from trainparity.parity.recording.padding import Tokens
-from trainparity.parity.recording.sketch import Sketcher, mix
+from trainparity.parity.recording.sketch import mix
 
 STAND_IN = torch.iinfo(torch.int64).min
 """The identity of a row that is no sample: its loss weighs nothing."""
@@ -54,10 +54,10 @@ class Signs:
         """Return how many numbers a tensor [B * n, ...] has of the samples' own."""
         return self._tokens.own_numbers(tensor) if self._tokens else tensor.numel()
 
-    def sum(self, tensor: Tensor, sketch: Sketcher, *, own_alone: bool) -> Tensor | None:
-        """Sketch the signed sums over the rows of a tensor [B * n, ...]; None where these are no samples.
+    def sum(self, tensor: Tensor, *, own_alone: bool) -> Tensor | None:
+        """Return the signed sums over the rows of a tensor [B * n, ...]: float64 [numbers, signs].
 
-        Of sequences their own tokens alone are summed where that is asked for.
+        None where these are no samples. Of sequences their own tokens alone are summed where that is asked for.
         """
         if len(tensor) % len(self._hashes):
             return None
@@ -68,10 +68,10 @@ class Signs:
         signs = self._of(signs_used(_LENGTH * width or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if len(rows) <= at_once:
-            return sketch(rows.double().T @ signs)
+            return rows.double().T @ signs
         parts = zip(torch.split(rows, at_once), torch.split(signs, at_once), strict=True)
-        # [numbers, signs]: samples that are padded to another length keep the places of their numbers.
-        return sketch(reduce(add, [part.double().T @ of_part for part, of_part in parts]))
+        # Samples that are padded to another length keep the places of their numbers.
+        return reduce(add, [part.double().T @ of_part for part, of_part in parts])
 
     def _of(self, count: int, device: torch.device) -> Tensor:
         """Return the first signs of each sample, times 1 to 2: float64 [B, count]; zeros for a row that is none."""

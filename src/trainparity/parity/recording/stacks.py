@@ -63,14 +63,21 @@ def measured(tensors: Iterable[Tensor | None], *measures: Measure) -> list[Tenso
 
     The tensors are taken one by one, and no more of them are held than are measured together.
     """
+    stacks, count = Stacks(), 0
     places: list[int] = []
     found: list[list[Tensor]] = [[measure(_NOTHING)] for measure in measures]
-    stacks = Stacks(tensors)
-    for stack in stacks:
-        places += stack.places
+
+    def add(stack: Stack) -> None:
+        places.extend(stack.places)
         for parts, measure in zip(found, measures, strict=True):
             parts.append(measure(stack))
-    return [_in_order(torch.cat(parts), places, stacks.count) for parts in found]
+
+    for count, tensor in enumerate(tensors, 1):
+        if tensor is not None and (full := stacks.add(count - 1, numbers_of(tensor))):
+            add(full)
+    for rest in stacks.take():
+        add(rest)
+    return [_in_order(torch.cat(parts), places, count) for parts in found]
 
 
 def _in_order(values: Tensor, places: Sequence[int], count: int) -> Tensor:
@@ -82,30 +89,70 @@ def _in_order(values: Tensor, places: Sequence[int], count: int) -> Tensor:
 _NOTHING = Stack([], torch.zeros(0, 0), [])
 
 
+class Later:
+    """A measure of tensors that come one by one: of a small one it is known when enough of them have come."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._stacks = Stacks()
+        self._told: list[Callable[[Tensor], object]] = []
+
+    def add(self, tensor: Tensor, tell: Callable[[Tensor], object], *, copied: bool = False) -> None:
+        """Measure a tensor; `tell` is given what was measured, at once or later.
+
+        Args:
+            tensor: It.
+            tell: What takes the measure, [...] on the CPU.
+            copied: Whether to take a copy of what waits, as the tensor may be changed.
+        """
+        numbers = numbers_of(tensor)
+        if not _waits(numbers) or _beside(numbers.device):
+            tell(self._measure(_alone(0, numbers))[0])
+            return
+        self._told.append(tell)
+        if full := self._stacks.add(len(self._told) - 1, numbers.clone() if copied else numbers):
+            self._tell(full)
+
+    def finish(self) -> None:
+        """Measure all that has come."""
+        for rest in self._stacks.take():
+            self._tell(rest)
+        self._told.clear()
+
+    def drop(self) -> None:
+        """Forget what has come and was not measured."""
+        self._stacks, self._told = Stacks(), []
+
+    def _tell(self, stack: Stack) -> None:
+        for place, value in zip(stack.places, self._measure(stack), strict=True):
+            self._told[place](value)
+
+
+def _beside(device: torch.device) -> bool:
+    """Tell whether a GPU computes on another stream than the one on which what waits is measured."""
+    return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
+
+
 class Stacks:
-    """Stacks of tensors, in the order in which they are full."""
+    """Numbers of tensors until there are enough of about one length to be looked at together."""
 
-    def __init__(self, tensors: Iterable[Tensor | None]) -> None:
-        self._tensors = tensors
-        self.count = 0
-        """How many tensors were taken, missing ones among them."""
+    def __init__(self) -> None:
+        self._waiting: defaultdict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
 
-    def __iter__(self) -> Iterator[Stack]:
-        """Yield stacks that hold each tensor once."""
-        waiting: defaultdict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
-        for place, tensor in enumerate(self._tensors):
-            self.count += 1
-            if tensor is None:
-                continue
-            numbers = numbers_of(tensor)
-            if type(numbers) is not Tensor or numbers.dtype not in _STACKED or len(numbers) > _LONG:
-                yield Stack([place], numbers[None], [len(numbers)])
-                continue
-            alike = numbers.device, numbers.dtype, len(numbers).bit_length()
-            waiting[alike].append((place, numbers))
-            if len(waiting[alike]) << alike[-1] > _TOGETHER:
-                yield _stacked(waiting.pop(alike))
-        yield from map(_stacked, waiting.values())
+    def add(self, place: int, numbers: Tensor) -> Stack | None:
+        """Add a tensor's numbers [L]; return a stack that is full now: of the tensor itself where it is long."""
+        if not _waits(numbers):
+            return _alone(place, numbers)
+        alike = numbers.device, numbers.dtype, numbers.numel().bit_length()
+        self._waiting[alike].append((place, numbers))
+        if len(self._waiting[alike]) << alike[-1] > _TOGETHER:
+            return _stacked(self._waiting.pop(alike))
+        return None
+
+    def take(self) -> Iterator[Stack]:
+        """Yield what is not full."""
+        while self._waiting:
+            yield _stacked(self._waiting.popitem()[1])
 
 
 _LONG = 1 << 14
@@ -117,6 +164,14 @@ _TOGETHER = 1 << 16
 _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64}
 
 
+def _waits(numbers: Tensor) -> bool:
+    return type(numbers) is Tensor and numbers.dtype in _STACKED and numbers.numel() <= _LONG
+
+
+def _alone(place: int, numbers: Tensor) -> Stack:
+    return Stack([place], numbers[None], [numbers.numel()])
+
+
 def _stacked(waiting: Sequence[tuple[int, Tensor]]) -> Stack:
     places, numbers = zip(*waiting, strict=True)
-    return Stack([*places], pad_sequence([*numbers], batch_first=True), [*map(len, numbers)])
+    return Stack([*places], pad_sequence([*numbers], batch_first=True), [each.numel() for each in numbers])
