@@ -419,6 +419,7 @@ def test_a_configuration_takes_its_references_precision() -> None:
         ({"offload": "activations"}, r"activations with activation_budget_mib"),
         ({"activation_checkpointing": True}, r"true with activation_budget_mib"),
         ({"compile": "default"}, r"default with activation_budget_mib; allowed: none"),
+        ({"strategy": "data_parallel", "world_size": 2}, r"data_parallel with activation_budget_mib"),
     ],
 )
 def test_an_activation_budget_decides_alone(settings: dict[str, object], expected: str) -> None:

@@ -95,3 +95,47 @@ def test_strides_survive() -> None:
     assert saved.total > 0
     moved = torch.autograd.grad(loss, list(model.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(plain, moved, strict=True))
+
+
+def test_a_conjugate_is_not_taken_for_what_it_is_one_of() -> None:
+    z, saved = torch.randn(EDGE, EDGE, dtype=torch.complex64, requires_grad=True), SavedTensors(CPU, 1 << 30, 1)
+
+    def loss() -> Tensor:
+        w = z * 1
+        return (w * w * w.conj()).real.sum()
+
+    (wanted,) = torch.autograd.grad(loss(), z)
+    with saved.saving(nn.Identity(), to_host=False):
+        made = loss()
+    assert torch.equal(torch.autograd.grad(made, z)[0], wanted)
+
+
+@pytest.mark.parametrize("to_host", [True, False])
+def test_what_backward_never_comes_to_is_let_go(to_host: bool) -> None:
+    saved = SavedTensors(CPU, 3 * LARGE, smallest=LARGE)
+    gate, layer = nn.Linear(EDGE, EDGE), nn.Linear(EDGE, EDGE)
+    for _ in range(3):
+        with saved.saving(layer, to_host=to_host):
+            inputs = torch.randn(EDGE, EDGE)
+            loss = (layer(inputs).tanh() * gate(inputs).sigmoid().detach()).sum()
+        loss.backward()
+        del loss
+        assert saved.on_device == 0
+
+
+def test_an_expanded_tensor_stays_as_small_as_it_is() -> None:
+    saved, one = SavedTensors(CPU, 0, smallest=LARGE), torch.randn(1, EDGE, requires_grad=True)
+    with saved.saving(nn.Identity(), to_host=True):
+        loss = (one * 1.0).expand(EDGE, EDGE).sin().sum()
+    assert saved.total == 0
+    loss.backward()
+
+
+def test_host_memory_is_that_of_one_step_where_sizes_vary() -> None:
+    model, saved = layers(2), SavedTensors(CPU, 0, smallest=1)
+    for step in range(60):
+        with saved.saving(model, to_host=True):
+            loss = model(torch.randn(EDGE + step * 7 % 60, EDGE)).square().sum()
+        loss.backward()
+        del loss
+    assert 0 < saved._buffers.nbytes <= 2 * saved.total / 60 * 2

@@ -114,6 +114,8 @@ class Configuration(Section):
                 raise mistake(f"{str(other).lower()} with activation_budget_mib, which decides it for each block", key)
         if self.compile != "none":
             raise mistake(f"{self.compile} with activation_budget_mib; allowed: none", "compile")
+        if not strategies.load(self.strategy).distributed and self.world_size > 1:  # replicas call the first's blocks
+            raise mistake(f"{self.strategy} with activation_budget_mib, which counts one device's memory", "strategy")
 
     @property
     def compared_with(self) -> str:

@@ -1,5 +1,6 @@
 """Activation checkpointing (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174)."""
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 
@@ -36,13 +38,15 @@ class Recomputed:
 
     def __call__(self, forward: Callable[..., Any], *inputs: Any, **keywords: Any) -> Any:
         """Call the block's own `forward`."""
-        if not self._owners or torch.compiler.is_compiling():  # what is compiled writes buffers once
+        if torch.compiler.is_compiling():  # what is compiled writes buffers once
             return checkpoint(forward, *inputs, use_reentrant=False, **keywords)
+        # In place: of tensors among the keywords checkpoint would not look where they are, nor at their generator.
+        call, given = partial(_with_keywords, forward, [*keywords]), (*keywords.values(), *inputs)
         mode = tuple(module.training for module in self._owners)
         buffers = self._buffers() if mode not in self._modes else {at: _at(at) for at in self._written}
         begun = {at: (buffer, buffer._version, buffer.detach().clone()) for at, buffer in buffers.items()}
-        contexts = partial(_in_both_passes, {at: copy for at, (_, _, copy) in begun.items()})
-        output = checkpoint(forward, *inputs, use_reentrant=False, context_fn=contexts, **keywords)
+        again = _Again({at: copy for at, (_, _, copy) in begun.items()}, given)
+        output = checkpoint(call, *given, use_reentrant=False, context_fn=again.contexts)
         if mode not in self._modes:
             self._modes.add(mode)
             self._written |= {at for at, then in begun.items() if _was_written(_at(at), *then)}
@@ -67,20 +71,38 @@ def _was_written(now: Tensor, buffer: Tensor, version: int, copy: Tensor) -> boo
     return now is not buffer or now._version != version or not torch.equal(now, copy)
 
 
-def _in_both_passes(
-    begun: dict[_Place, Tensor],
-) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    return nullcontext(), _from(begun)
+def _with_keywords(forward: Callable[..., Any], names: Sequence[str], *given: Any) -> Any:
+    """Call something with values by their names, and the others as they are."""
+    return forward(*given[len(names) :], **dict(zip(names, given, strict=False)))
 
 
-@contextmanager
-def _from(begun: dict[_Place, Tensor]) -> Iterator[None]:
-    """Compute with the buffers as they were when the first pass began, and leave those of the model alone."""
-    own = {at: _at(at) for at in begun}
-    for (module, name), copy in begun.items():
-        module._buffers[name] = copy
-    try:
-        yield
-    finally:
-        for (module, name), buffer in own.items():
-            module._buffers[name] = buffer
+class _Again:
+    """The second pass of a call."""
+
+    def __init__(self, begun: dict[_Place, Tensor], given: Any) -> None:
+        """Begin with the buffers as they were, and with the same inputs: they must not have been changed."""
+        self._begun = begun
+        leaves = (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and not leaf.is_inference())
+        self._versions = [(weakref.ref(leaf), leaf._version) for leaf in leaves]
+
+    def contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Return what is around the first pass, and around the second."""
+        return nullcontext(), self._from_the_same()
+
+    @contextmanager
+    def _from_the_same(self) -> Iterator[None]:
+        """Leave the buffers of the model alone."""
+        for reference, version in self._versions:
+            if (leaf := reference()) is not None and leaf._version != version:
+                raise RuntimeError(
+                    f"a tensor {list(leaf.shape)} that a block was given was changed in place after it: the block "
+                    "can't be computed again in backward"
+                )
+        own = {at: _at(at) for at in self._begun}
+        for (module, name), copy in self._begun.items():
+            module._buffers[name] = copy
+        try:
+            yield
+        finally:
+            for (module, name), buffer in own.items():
+                module._buffers[name] = buffer

@@ -6,18 +6,19 @@ the training are those of a GPU. (https://docs.pytorch.org/docs/stable/autograd.
 """
 
 import weakref
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainparity.training.host_buffers import HostBuffers
+
 SMALLEST = 1 << 20
 """Bytes: a smaller tensor is neither moved nor counted."""
 
-_Format = tuple[torch.Size, tuple[int, ...], torch.dtype]
+_Format = tuple[torch.Size, tuple[int, ...], torch.dtype, bool, bool]
 
 
 class SavedTensors:
@@ -26,6 +27,8 @@ class SavedTensors:
     def __init__(self, device: torch.device, limit: int, smallest: int = SMALLEST) -> None:
         """Keep to a limit of bytes on the device, but for a tensor that is being saved or used."""
         self.device, self.limit, self._smallest = device, limit, smallest
+        self.reserve = 0
+        """Bytes of the limit that backward needs for something else: nothing is fetched ahead into them."""
         self.on_device = 0
         """Bytes on the device now."""
         self.peak = 0
@@ -40,7 +43,7 @@ class SavedTensors:
         self._away: list[weakref.ref[_Saved]] = []
         """Those that went there, in order: backward needs them from the end."""
         self._by_address: weakref.WeakValueDictionary[int, _Saved] = weakref.WeakValueDictionary()
-        self._buffers: defaultdict[_Format, list[Tensor]] = defaultdict(list)
+        self._buffers = HostBuffers(pinned=self._stream is not None)
 
     @contextmanager
     def saving(self, model: nn.Module, *, to_host: bool) -> Iterator[None]:
@@ -49,7 +52,9 @@ class SavedTensors:
 
         def pack(tensor: Tensor) -> "Tensor | _Saved":
             is_plain = type(tensor) is Tensor and tensor.device.type == self.device.type
-            if not is_plain or tensor.nbytes < self._smallest or _address(tensor) in parameters:
+            if not is_plain or tensor.nbytes < self._smallest or _is_expanded(tensor):
+                return tensor
+            if _address(tensor) in parameters:
                 return tensor
             return self._again(tensor) or self._save(tensor, to_host=to_host)
 
@@ -99,7 +104,7 @@ class SavedTensors:
 
     def _send(self, saved: "_Saved") -> None:
         assert saved.tensor is not None
-        saved.host = self._buffer(saved.tensor)
+        saved.host, saved.free_host = self._buffers.like(saved.tensor)
         self._away.append(weakref.ref(saved))
         self._leaving[id(saved)] = saved
         saved.copied = self._copy(saved.host, saved.tensor)
@@ -123,11 +128,6 @@ class SavedTensors:
             done: torch.cuda.Event = self._stream.record_event()
             return done
 
-    def _buffer(self, tensor: Tensor) -> Tensor:
-        """Return host memory for a tensor; the stream's order makes it safe to use one again at once."""
-        free = self._buffers[tensor.shape, tensor.stride(), tensor.dtype]
-        return free.pop() if free else torch.empty_like(tensor, device="cpu", pin_memory=self._stream is not None)
-
     def _unpack(self, saved: "Tensor | _Saved") -> Tensor:
         if isinstance(saved, Tensor):
             return saved
@@ -150,7 +150,7 @@ class SavedTensors:
         while self._away:
             saved = self._away[-1]()
             if saved is not None and saved.tensor is None:
-                if self.on_device + saved.nbytes > max(self.limit, 2 * saved.nbytes):
+                if self.on_device + saved.nbytes > max(self.limit - self.reserve, 2 * saved.nbytes):
                     return
                 self._fetch(saved)
             self._away.pop()
@@ -167,8 +167,8 @@ class SavedTensors:
         self._kept.pop(id(saved), None)
         if saved.tensor is not None:
             self.count(-saved.nbytes)
-        if saved.host is not None:
-            self._buffers[saved.format].append(saved.host)
+        if saved.free_host is not None:  # the stream's order makes it safe to use its memory again at once
+            saved.free_host()
 
 
 class _Saved:
@@ -176,20 +176,20 @@ class _Saved:
 
     def __init__(self, held_by: SavedTensors, tensor: Tensor) -> None:
         self._held_by = held_by
-        self.tensor: Tensor | None = tensor
+        self.tensor: Tensor | None = tensor.detach()  # an output that knows its node would hold what holds it
         self.host: Tensor | None = None
+        self.free_host: Callable[[], None] | None = None
         self.copied: torch.cuda.Event | None = None
         """After the copy that was begun last."""
         self.nbytes, self.version = tensor.nbytes, tensor._version
-        self.format: _Format = (tensor.shape, tensor.stride(), tensor.dtype)
+        self.format = _format(tensor)
 
     def is_of(self, tensor: Tensor) -> bool:
         """Return whether a tensor is this one, at the same place and unchanged."""
         mine = self.tensor
         if mine is None or mine.storage_offset() != tensor.storage_offset():
             return False
-        same_format = self.format == (tensor.shape, tensor.stride(), tensor.dtype)
-        return same_format and _address(mine) == _address(tensor) and self.version == tensor._version
+        return self.format == _format(tensor) and _address(mine) == _address(tensor) and self.version == tensor._version
 
     def check(self) -> None:
         """Raise `RuntimeError` if the tensor was changed since it was saved, as autograd does without hooks."""
@@ -200,6 +200,15 @@ class _Saved:
 
     def __del__(self) -> None:
         self._held_by.give_back(self)
+
+
+def _format(tensor: Tensor) -> _Format:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _is_expanded(tensor: Tensor) -> bool:
+    """Tell whether a tensor repeats numbers, and so has more of them than its memory."""
+    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
 def _address(tensor: Any) -> int:
