@@ -255,7 +255,11 @@ PROVED: dict[str, list[Pair]] = {
             {"gradients": OFF, "rank__held": ones(T, 1, 3), "rank__backwards": whole(T, 1, value=3)},
         ),
         ({"parts": 2}, {"parts": 2, "weights": (0.0, 1.0), "rank__held": ones(T, 1, 2, value=0.0), **BOTH_MADE}),
-        ({}, {"gradients": OFF, "rank__held": MORE_HELD, "rank__micro": ONE_MORE, "rank__backwards": TWICE}),
+        (
+            {},
+            {"gradients": OFF, "rank__held": MORE_HELD, "rank__micro": ONE_MORE, "rank__backwards": TWICE,
+             "rank__total": ONE_MORE.sum(2)},
+        ),
         (
             {"parts": 4},
             {"parts": 4, "weights": (0.0, 0.0, 1.0, 1.0), "rank__held": torch.tensor([[[0.0, 1.0, 0.0, 1.0]]] * T),

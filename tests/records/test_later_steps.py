@@ -2,7 +2,7 @@ import pytest
 
 from trainparity.records.later_steps import JudgedBy, LaterSteps, sentences
 
-ADVICE = "to compare these steps too, record every step (`interval=1`, or `--interval 1`)"
+ADVICE = "to compare these steps too, record every step (`interval=1`, or `trainparity run --interval 1`)"
 
 
 @pytest.mark.parametrize(

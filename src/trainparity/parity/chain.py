@@ -57,6 +57,8 @@ class Chain:
     """The other run's gradient of these, as a multiple of the reference's; 1 where none was seen."""
     loss_is_exact: bool
     """Whether a loss in a fine format is made of the same bits in both runs, which compute in a coarse one."""
+    given_lost: list[str]
+    """Those whose gradient differs where the floor is too wide to say whether it agrees."""
     given_otherwise: list[str]
     """Those judged whose gradient is beyond the margin, by a factor or not."""
     bent: list[str]
@@ -113,6 +115,7 @@ class Chain:
             one_sided=one_sided,
             factor=factor,
             loss_is_exact=loss_is_exact,
+            given_lost=gradients.lost(),
             given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
             bent=gradients.beyond(judged, factor, ROUNDED),
             reached=gradients.beyond(inside(given_back), 1.0, ROUNDED),

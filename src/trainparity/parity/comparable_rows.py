@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of, of_whole
 from trainparity.parity.sketch_pairs import Pairs
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
     if passed_alike(difference):
         return names
     numbering = set.intersection(*(set(trace.layout.numbering) for trace in difference.traces))
-    by_pass = _of_no_samples(difference) | numbering
+    by_pass = _of_no_samples(difference) | numbering | _by_chance(difference, names)
     names = [name for name in names if not depends_on_cut(name) and name not in by_pass]
     off_before = _off_before(difference, names)
     return _of_samples(difference, [name for name in names if name not in off_before], outputs)
@@ -81,6 +81,12 @@ def _of_no_samples(difference: "Difference") -> set[str]:
     if ours == theirs:
         return set()
     return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
+
+
+def _by_chance(difference: "Difference", names: Sequence[str]) -> set[str]:
+    """Return inputs that have a row for each sample in some passes alone, as a list of the words of all samples."""
+    seen = {name for trace in difference.traces for name in trace.layout.activations}
+    return {name for name in names if name.startswith(INPUT) and of_whole(name) in seen}
 
 
 def _called_alike(left: Sequence[str], right: Sequence[str]) -> list[str]:

@@ -49,5 +49,5 @@ def sentences(later: Sequence[LaterSteps], *, bitwise: bool) -> list[str]:
     """Return what is said of the later steps of runs that are the same training, and last how they are compared."""
     said = [one.sentence(bitwise=bitwise) for one in later]
     if any(one.last is not None for one in later):
-        said.append("to compare these steps too, record every step (`interval=1`, or `--interval 1`)")
+        said.append("to compare these steps too, record every step (`interval=1`, or `trainparity run --interval 1`)")
     return said

@@ -17,8 +17,11 @@ def show(answer: Verdict, console: Console) -> None:
     if answer.distance_over_floor is not None:
         most, margin = number(answer.distance_over_floor), number(answer.margin)
         line = f"  at most {most} x the noise floor (up to {margin} x is rounding"
-        line += "; beyond it, a run in float64 decided)" if answer.again_in_float64 else ")"
-        console.print(Text(f"{line}, over {answer.extent}"))
+        if answer.again_in_float64:
+            line += "; beyond it, a run in float64 decided"
+        elif answer.verdict == "different" and answer.distance_over_floor <= answer.margin:
+            line += "; what is said below is no rounding, however small"
+        console.print(Text(f"{line}), over {answer.extent}"))
     for line in answer.not_compared:
         console.print(Text(f"  {line}", style="yellow"))
     if answer.confirmation and not answer.cause:
@@ -32,7 +35,7 @@ def show(answer: Verdict, console: Console) -> None:
     if not answer.calibrated and answer.distance_over_floor is not None and answer.verdict != "bitwise":
         text = "  uncalibrated: no twins, so the floor is an analytic bound; record some with TRAINPARITY_TWIN=1, 2, 3"
         console.print(Text(text, style="yellow"))
-    if answer.reason:
+    if answer.reason and answer.reason != answer.explanation:
         console.print(Text(f"  {answer.reason}"))
     if answer.advice and not answer.cause:
         console.print(Text(f"  to know more: {answer.advice}"))

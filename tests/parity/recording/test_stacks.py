@@ -110,3 +110,10 @@ def test_what_stands_for_a_measure_has_its_shape() -> None:
         (wanted,), (found,) = stacks.measured(tensors, measure), stacks.measured(tensors, stacks.zeros(measure))
         assert found.shape == wanted.shape and found.dtype == wanted.dtype and not found.any()
     assert stacks.measured([], stacks.levels)[0].shape == (0, LEVELS)
+
+
+def test_what_has_no_memory_any_more_is_an_error() -> None:
+    gone = torch.ones(100)
+    gone.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError):
+        stacks.measured([torch.ones(100), gone], stacks.digests, stacks.norms)

@@ -85,7 +85,9 @@ def takes_more(difference: Difference) -> Finding | None:
         first = counts[0] - counts[1]
         if not 0 < first < counts[0] <= micro.shape[1] or not counts[1] or not micro[:, :first].any():
             continue
-        if fit(micro[:, first:].sum(1).mean(0), total)[1] < _SAME:
+        own = more.arrays["rank/total"][difference.row][0]
+        applies_all = fit(micro.sum(1).mean(0), own)[1] < _SAME
+        if applies_all and fit(micro[:, first:].sum(1).mean(0), total)[1] < _SAME:
             return Finding(
                 f"at step {difference.step} the update of {difference.who(not right)} takes the gradients of {first} "
                 f"backward passes more, which come before all that {difference.who(right)} makes",

@@ -223,6 +223,9 @@ def batch_coupled(difference: Difference) -> Finding | None:
         return None
     if chain.judged and not chain.given_otherwise:
         return None
+    ours, theirs = (trace.layout.loss_coupled_sizes for trace in difference.traces)
+    if ours and ours == theirs:  # of the whole batch in both: what other passes made was kept, as by GradCache
+        return None
     passes = [sizes(_coupled_rows(trace, difference.row)) for trace in difference.traces]
     if passes[0] == passes[1]:  # over ranks in one run and one after the other in the other, for one
         return None

@@ -68,7 +68,7 @@ def _outputs_agree_alone(difference: Difference) -> bool:
     chain = difference.chain
     if difference.stage != "gradient" or not chain.outputs_agree or not same_start(difference):
         return False
-    return not set(chain.judged) & set(chain.backward)
+    return bool(chain.judged) and set(chain.judged).isdisjoint([*chain.backward, *chain.given_lost])
 
 
 def _multiple_of(weights: Tensor, difference: Difference) -> tuple[float, list[str]] | None:

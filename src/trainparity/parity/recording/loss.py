@@ -41,6 +41,8 @@ class LossHooks(intercept.Listener):
         self._returned = returned
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
+        self.sizes: list[int] = []
+        """Those of its factors, where it is a product of matrices."""
         self.gathered = False
         """Whether that operation takes what the model returned on all ranks."""
         self.unit_roundoff = 0.0
@@ -73,6 +75,7 @@ class LossHooks(intercept.Listener):
         """Return what was seen of all losses, as fields of a `Layout`."""
         return {
             "loss_coupled_by": self.coupled_by,
+            "loss_coupled_sizes": self.sizes,
             "loss_gathered": self.gathered,
             "loss_roundoff": self.unit_roundoff,
         }
@@ -87,7 +90,8 @@ class LossHooks(intercept.Listener):
             ranks.world_size() * len(tensor) for tensor in returned if tensor.ndim and ranks.world_size() > 1
         }
         seen = look(roots, self._ends, of_all_ranks)
-        self.coupled_by = self.coupled_by or seen.coupled_by
+        if not self.coupled_by:
+            self.coupled_by, self.sizes = seen.coupled_by, seen.sizes
         self.gathered |= seen.gathered
         self.unit_roundoff = max(self.unit_roundoff, seen.unit_roundoff)
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
@@ -101,6 +105,8 @@ class Seen(NamedTuple):
     """Those that are made of what the model returned."""
     coupled_by: str
     """The first operation found that couples the samples of a pass; empty: none."""
+    sizes: list[int]
+    """Those of its factors, where it is a product of matrices."""
     gathered: bool
     """Whether that is a product whose rows, or columns, are as many as all ranks' samples."""
     unit_roundoff: float
@@ -137,16 +143,23 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
     """
     begins = [tensor for tensor in roots if tensor.grad_fn is not None]
     made_of_outputs, coupled_by, gathered, unit_roundoff = set(ends), "", False, 0.0
+    sizes: list[int] = []
     for node in _outermost_last([tensor.grad_fn for tensor in begins], ends):
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
             made_of_outputs.add(node)
             unit_roundoff = max(unit_roundoff, _unit_roundoff(node))
             if not coupled_by and _couples(node, factors):
-                coupled_by = str(node.name())
+                coupled_by, sizes = str(node.name()), _sizes(node)
                 gathered = bool(set(node._input_metadata[0].shape) & set(of_all_ranks))
     losses = [tensor for tensor in begins if tensor.grad_fn in made_of_outputs]
-    return Seen(losses, coupled_by, gathered, unit_roundoff)
+    return Seen(losses, coupled_by, sizes, gathered, unit_roundoff)
+
+
+def _sizes(node: Any) -> list[int]:
+    """Return the sizes of a matrix product's factors, of which one counts samples; of others none are known."""
+    kept = [getattr(node, f"_saved_{name}_sym_sizes", None) for name in ("self", "mat1", "mat2")]
+    return [int(size) for sizes in kept if sizes is not None for size in sizes]
 
 
 def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:

@@ -101,7 +101,7 @@ class Origins:
             earlier.handed_on |= own is not None or others is not None or given.grad_fn is not None
             earlier.judged_elsewhere |= others is not None and given.grad_fn is not None
         elif given.grad_fn is None:
-            self._source = self._source or module
+            self._source = module if self._source is None else self._source  # a model may have a truth of its own
             found.of(self._identities(inputs, keywords, rows), Tokens.of(rows, attended(inputs, keywords)))
             found.time_first = turned
             if module.training and len(rows):

@@ -104,8 +104,10 @@ class Seen:
 
 
 def _is_numbering(tensor: Tensor) -> bool:
-    """Tell whether a tensor is 0, ..., 0, 1, ..., 1, 2, ...: each number goes on from, or is, the one before."""
+    """Tell whether a tensor is 0, ..., 0, 1, ..., 1, 2, ...: each number goes on from, or is, the one before.
+
+    Or leaves some out, as offsets of bags or sequences that lie one after the other.
+    """
     if tensor.ndim != 1 or not len(tensor) or tensor.dtype not in (torch.int64, torch.int32) or is_dtensor(tensor):
         return False
-    steps = tensor.diff()
-    return bool((tensor[0] == 0) & ((steps == 0) | (steps == 1)).all())
+    return bool((tensor[0] == 0) & (tensor.diff() >= 0).all())

@@ -165,7 +165,11 @@ _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.i
 
 
 def _waits(numbers: Tensor) -> bool:
-    return type(numbers) is Tensor and numbers.dtype in _STACKED and numbers.numel() <= _LONG
+    if type(numbers) is not Tensor or numbers.dtype not in _STACKED or numbers.numel() > _LONG:
+        return False
+    ends = numbers.storage_offset() + numbers.numel() * max(1, *numbers.stride())
+    # What the loop has freed the memory of is an error where it is measured alone, and a crash where it is stacked.
+    return bool(ends * numbers.itemsize <= numbers.untyped_storage().nbytes())
 
 
 def _alone(place: int, numbers: Tensor) -> Stack:

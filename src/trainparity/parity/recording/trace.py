@@ -73,6 +73,8 @@ class Layout(Record):
     """Whether gradients were made that can be differentiated again (`create_graph`), as for a gradient penalty."""
     loss_coupled_by: str = ""
     """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
+    loss_coupled_sizes: list[int] = Field(default_factory=list)
+    """Those of its factors, where it is a product of matrices."""
     loss_gathered: bool = False
     """Whether that operation takes the samples of all ranks, which the loop has gathered."""
     loss_roundoff: float = 0.0
