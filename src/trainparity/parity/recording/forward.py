@@ -1,22 +1,20 @@
 """What one step's forward passes show: activations, samples, random numbers drawn, modules in evaluation mode."""
 
 from collections.abc import Callable, Sequence, Set
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from trainparity.parity.recording import direct, stacks
+from trainparity.parity.recording import stacks
 from trainparity.parity.recording.apart import has_numbers, in_backward, unseen
 from trainparity.parity.recording.autocast import Autocast
+from trainparity.parity.recording.calls import Calls
 from trainparity.parity.recording.evaluations import Evaluations
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
-from trainparity.parity.recording.hooks import AroundCompiled, Hook, Switched
 from trainparity.parity.recording.identity import Samples
-from trainparity.parity.recording.kinds import is_fsdp
 from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
@@ -45,34 +43,20 @@ class ForwardHooks:
         self.seen = Seen(size)
         self.outputs = Outputs(self._sketches, self.seen)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
-        self._names = {id(module): name for name, module in self.modules}
-        self.hooks = Switched()
-        self._compiled: AroundCompiled | None = None
+        self._names = {id(module): name for name, module in self.modules if module is not model}
         self._begun = False
-        self._model_is_watched = inside
         self._orders: dict[int, TimeFirst] = {}
         """Of each module that the loop calls; `_order` is that of the pass under way."""
         self._order = TimeFirst(nn.Identity())
         self._turned: Pass | None = None
         """The pass that is under way, as it is if the model is given time first, where that is not known yet."""
-        self._called: list[nn.Module] = []
-        """Modules that are being called, from the outside in."""
         inner = self.modules if inside and not is_cut(model) else []
         leaves = [(name, module) for name, module in inner if not list(module.children())]
         self._leaves = Leaves(leaves, self._looking, self._see, lambda: self.active and has_numbers())
-        if inside:
-            self.hooks.add(*self._leaves.handles)
-            # After those: a twin's noise makes another tensor of an output, which the next part is given.
-            self._attach_to([module for _, module in self.modules])
-            direct.watch(model, self._call_forward)
-        elif whole is not None:
-            self._names[id(whole)] = "(model)"
-            self._attach_to([whole])
-        else:
-            self._compiled = AroundCompiled(model, self._look_around)
+        # After those: a twin's noise makes another tensor of an output, which the next part is given.
+        self.calls = Calls(model, [module for _, module in self.modules], self, whole=whole, inside=inside)
+        self.calls.hooks.add(*self._leaves.handles)
         self.active = False
-        self.on_pass: Callable[[], None] | None = None
-        """Called where a forward pass begins that is looked at, or would be in a traced step."""
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
         self.differentiable = False
@@ -80,26 +64,10 @@ class ForwardHooks:
         self.autocast = Autocast(model)
         self.begin()
 
-    def _attach_to(self, called: Sequence[nn.Module]) -> None:
-        """Look at what the loop gives to some modules, and gets from them."""
-        for module in called:
-            looks = Hook(self._enter)
-            # Before FSDP2, which may cast what the loop gives.
-            self.hooks.add(module.register_forward_pre_hook(looks, with_kwargs=True, prepend=is_fsdp(module)))
-            self.hooks.add(module.register_forward_hook(Hook(self._leave), with_kwargs=True, always_call=True))
-
-    @property
-    def attached(self) -> bool:
-        """Whether forward passes are seen, at least from outside."""
-        return self._compiled is not None or len(self.hooks) > 0
-
     def close(self) -> None:
         """Remove the hooks."""
         self._let_go()
-        self.hooks.remove()
-        if self._compiled:
-            self._compiled.remove()
-        direct.forget(self._model)
+        self.calls.close()
         self.origins.close()
 
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
@@ -119,7 +87,7 @@ class ForwardHooks:
         self.evaluated_again = False
         """Whether samples of the step passed again after the loop had moved the weights."""
         if self.active and not self._begun:
-            self._join()
+            self.calls.join()
         self._begun = self._begun or self.active
 
     def backward_ended(self, *, captured: bool) -> None:
@@ -147,13 +115,6 @@ class ForwardHooks:
         self._let_go()
         self.autocast.end()
 
-    def _join(self) -> None:
-        """Look at the call of the model's `forward` inside of which recording begins."""
-        if self._model_is_watched and (frame := direct.in_progress(self._model)) is not None:
-            inputs = direct.arguments(frame)
-            self._enter(self._model, inputs, {})
-            direct.on_return(frame, lambda output: self._leave(self._model, inputs, {}, output))
-
     def passes(self) -> list[Pass]:
         """Return the step's passes so far that belong to the training, with all that they have shown."""
         self._sketches.finish()
@@ -163,36 +124,8 @@ class ForwardHooks:
         # Not while validating, and not when checkpointing runs a forward pass again inside backward.
         return self.active and torch.is_grad_enabled() and not in_backward() and has_numbers()
 
-    def _call_forward(
-        self, module: nn.Module, forward: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any:
-        """Call the model's `forward`, as hooks see it where the loop calls it past them."""
-        if self._called and self._called[-1] is module:
-            return forward(module, *inputs, **keywords)
-        return self._look_around(module, partial(forward, module), inputs, keywords)
-
-    def _look_around(
-        self, module: nn.Module, call: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any:
-        """Call a model, as one that was compiled in place, and look at it from outside as hooks do."""
-        self._enter(module, inputs, keywords)
-        output = None
-        try:
-            output = call(*inputs, **keywords)
-        finally:
-            changed = self._leave(module, inputs, keywords, output)
-        return output if changed is None else changed
-
-    def _is_ours(self, module: nn.Module) -> bool:
-        """Tell a module from its copies, as of a target network, which have its hooks."""
-        return id(module) in self._names
-
-    def _enter(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        if not self._is_ours(module):
-            return
-        if self.on_pass and not self._called and not in_backward():
-            self.on_pass()
-        self._called.append(module)
+    def begins(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Look at a call of the model, or of a module inside of it."""
         if self._looking():
             if self._depth == 0:
                 if not self._begin_pass(module, inputs, keywords):
@@ -204,11 +137,8 @@ class ForwardHooks:
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
 
-    def _leave(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> Any:
-        if not self._is_ours(module):
-            return None
-        if self._called:
-            self._called.pop()
+    def ends(self, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
+        """Look at what it returns; return what it is to return in place of that, or None."""
         if self._looking() and self._depth:
             self._depth -= 1
             if self._depth == 0:
@@ -271,8 +201,7 @@ class ForwardHooks:
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
             output = tree_map_only(Tensor, alias, output)
-        name = self._names[id(module)]
-        name = OUTPUT if name == "(model)" else name
+        name = self._names.get(id(module), OUTPUT)
         made = list(tensors(output))
         self.origins.add(found, made)
         found.see_draws(random_state(self._model))

@@ -179,7 +179,7 @@ class Session:
         rounded = [found for found in (self._computes(), accumulated_in(watch.model), self._plan.rounds_as) if found]
         self._move_by(max(found.unit_roundoff for found in rounded), seed, step)
         sharded = any(is_dtensor(parameter) for parameter in watch.model.parameters())
-        if step or self._plan.computes or self._plan.rounds_as or not watch.forward.attached or sharded:
+        if step or self._plan.computes or self._plan.rounds_as or sharded:
             return
 
         def autocast_shows(dtype: torch.dtype) -> None:

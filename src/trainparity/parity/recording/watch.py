@@ -81,7 +81,7 @@ class StepWatch:
         self._holders = Holders(optimizer, self._parameters)
         self.around.watch(optimizer)
         if isinstance(optimizer, Joint):
-            self.forward.on_pass = optimizer.end
+            self.forward.calls.on_pass = optimizer.end
 
     def _backward_ended(self, captured: bool) -> None:
         self.around.come_last()
@@ -123,7 +123,7 @@ class StepWatch:
             noise: A twin's, for what modules return and the gradients of it.
         """
         self._active = self.forward.active = self.backward.active = True
-        self.forward.hooks.on()
+        self.forward.calls.hooks.on()
         self.backward.hooks.on()
         self._keep_gradients(True)
         self.given.begin(noise)
@@ -141,7 +141,7 @@ class StepWatch:
         """Let a step pass that is not watched."""
         self.backward.hooks.off()
         if not isinstance(self.optimizer, Joint):  # its steps end where the next forward pass begins
-            self.forward.hooks.off()
+            self.forward.calls.hooks.off()
 
     @unseen
     def end(self) -> dict[str, Tensor]:
