@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from trainparity.parity.recording.sketch import (
@@ -166,6 +167,8 @@ _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.i
 
 def _waits(numbers: Tensor) -> bool:
     if type(numbers) is not Tensor or numbers.dtype not in _STACKED or numbers.numel() > _LONG:
+        return False
+    if is_functorch_wrapped_tensor(numbers):  # which is there as long as the function that it is transformed for
         return False
     ends = numbers.storage_offset() + numbers.numel() * max(1, *numbers.stride())
     # What the loop has freed the memory of is an error where it is measured alone, and a crash where it is stacked.
