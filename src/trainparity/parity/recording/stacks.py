@@ -145,6 +145,8 @@ class Stacks:
         if not _waits(numbers):
             return _alone(place, numbers)
         alike = numbers.device, numbers.dtype, numbers.numel().bit_length()
+        if numbers.untyped_storage().nbytes() > _PART * numbers.nbytes:  # as of a message of ranks, which is let go
+            numbers = numbers.clone()
         self._waiting[alike].append((place, numbers))
         if len(self._waiting[alike]) << alike[-1] > _TOGETHER:
             return _stacked(self._waiting.pop(alike))
@@ -161,6 +163,9 @@ _LONG = 1 << 14
 
 _TOGETHER = 1 << 16
 """Numbers that are measured together, so that what is made of them stays in a CPU's cache."""
+
+_PART = 4
+"""Times its size that the memory is which a tensor is a part of, from which on its numbers wait as a copy."""
 
 _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64}
 
