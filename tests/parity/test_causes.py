@@ -540,6 +540,9 @@ def test_ranks_are_those_of_the_run_that_is_named() -> None:
 def test_what_lengthens_a_gradient_after_clipping_is_said_to_be_no_clipping() -> None:
     longer = {"limit": 1e3, **only_update(1.1), "applied__norm": ones(T, P, value=9.0)}
     assert "is changed between clipping and the update" in str(judge({"limit": 1e3}, longer).explanation)
+    after_all = {"clip__backwards": whole(T), "clip__cuts": whole(T)}
+    in_one = judge({"limit": 1e3, **after_all}, {**longer, **after_all, "clip__cuts": whole(T, value=0)})
+    assert "is clipped in left alone" in str(in_one.explanation) and in_one.advice == "clip in both runs, or in neither"
 
 
 def test_an_update_that_follows_its_gradient_within_the_floor_is_no_other_optimizer() -> None:

@@ -132,10 +132,14 @@ def changed_after_clipping(difference: Difference) -> Finding | None:
     if not names:
         return None
     first = list(difference.left.layout.parameters).index(names[0])
+    cuts = difference.numbers("clip/cuts")
+    by_one = bool(cuts[0]) != bool(cuts[1])
+    how = f"clipped in {difference.who(bool(cuts[0]))} alone" if by_one else "changed between clipping and the update"
     return Finding(
-        f"the gradient of {some(names)} is changed between clipping and the update: {exact(float(kept[0][first]), 4)} "
-        f"of its norm is applied in {difference.runs[0]}, {exact(float(kept[1][first]), 4)} in {difference.runs[1]}",
+        f"the gradient of {some(names)} is {how}: {exact(float(kept[0][first]), 4)} of its norm is applied in "
+        f"{difference.runs[0]}, {exact(float(kept[1][first]), 4)} in {difference.runs[1]}",
         {"parameters": names},
+        advice="clip in both runs, or in neither" if by_one else "",
     )
 
 
