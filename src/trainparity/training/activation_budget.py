@@ -86,9 +86,8 @@ class ActivationBudget:
             self.treatments = ["keep"] * len(self.treatments)
             return
         if len(self._passes) == 1:
-            changed = [number in self._inputs.changed for number in range(len(self.treatments))]
-            self._fixed = _agreed([float(number) for number in changed], self._device)
-            (total,) = _agreed([float(sum(self._passes[0].saved))], self._device)
+            changed = [float(number in self._inputs.changed) for number in range(len(self.treatments))]
+            *self._fixed, total = _agreed([*changed, float(sum(self._passes[0].saved))], self._device)
             if total <= self._budget:
                 self._decide()
             else:
@@ -117,17 +116,17 @@ class ActivationBudget:
         self._given = max(one.given for one in self._passes)
         inputs = [max(each) for each in zip(*(one.saved for one in others or [first]), strict=True)]
         seconds = [min(each) for each in zip(*(one.seconds() for one in self._passes), strict=True)]
-        rate = bytes_per_s(self._device)
-        count = len(self.treatments)
-        *agreed, slowness = _agreed([*map(float, first.saved), *map(float, inputs), *seconds, 1 / rate], self._device)
+        saved = _agreed([*map(float, first.saved)], self._device)
+        remain = _agreed([*map(float, inputs)], self._device)
+        *seconds, per_byte = _agreed([*seconds, 1 / bytes_per_s(self._device)], self._device)
         self._costs = [
-            BlockCost(int(agreed[number]), int(agreed[number + count]), agreed[number + 2 * count], not fixed)
-            for number, fixed in enumerate(self._fixed)
+            BlockCost(int(saves), int(remains), takes, not fixed)
+            for saves, remains, takes, fixed in zip(saved, remain, seconds, self._fixed, strict=True)
         ]
-        self.treatments = choose(self._costs, self._budget, 1 / slowness, beside=self._device.type == "cuda")
+        self.treatments = choose(self._costs, self._budget, 1 / per_byte, beside=self._device.type == "cuda")
         self._saved.reserve = most_saved_again(self._costs, self.treatments)
         if self._name:
-            print(f"{self._name}: {self._decision(1 / slowness)}", file=sys.stderr)
+            print(f"{self._name}: {self._decision(1 / per_byte)}", file=sys.stderr)
 
     def _decision(self, rate: float) -> str:
         total, passes = sum(cost.saved for cost in self._costs), sum(cost.seconds for cost in self._costs)

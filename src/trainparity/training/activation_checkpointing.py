@@ -76,14 +76,18 @@ def _with_keywords(forward: Callable[..., Any], names: Sequence[str], *given: An
     return forward(*given[len(names) :], **dict(zip(names, given, strict=False)))
 
 
+def versioned(given: Any) -> list[Tensor]:
+    """Return the tensors in what a block is given of which a change in place can be told."""
+    return [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and not leaf.is_inference()]
+
+
 class _Again:
     """The second pass of a call."""
 
     def __init__(self, begun: dict[_Place, Tensor], given: Any) -> None:
         """Begin with the buffers as they were, and with the same inputs: they must not have been changed."""
         self._begun = begun
-        leaves = (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and not leaf.is_inference())
-        self._versions = [(weakref.ref(leaf), leaf._version) for leaf in leaves]
+        self._versions = [(weakref.ref(leaf), leaf._version) for leaf in versioned(given)]
 
     def contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return what is around the first pass, and around the second."""

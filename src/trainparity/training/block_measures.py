@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from trainparity.training.activation_checkpointing import versioned
 from trainparity.training.saved_tensors import SMALLEST, SavedTensors
 
 
@@ -70,7 +71,7 @@ class InputsWatch:
     def see(self, number: int, inputs: Any) -> None:
         """Look at what a block is given, and again at what those before it were."""
         self.look()
-        leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor) and not leaf.is_inference()]
+        leaves = versioned(inputs)
         held = [leaf.detach() for leaf in leaves]  # without its graph
         self._seen += [(number, weakref.ref(each), each._version) for each in (*leaves, *held)]
         self._held = [each for each in self._held if each.nbytes < SMALLEST] + held

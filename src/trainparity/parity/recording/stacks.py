@@ -107,11 +107,10 @@ class Later:
             copied: Whether to take a copy of what waits, as the tensor may be changed.
         """
         numbers = numbers_of(tensor)
-        if not _waits(numbers) or _beside(numbers.device):
-            tell(self._measure(_alone(0, numbers))[0])
-            return
         self._told.append(tell)
-        if full := self._stacks.add(len(self._told) - 1, numbers.clone() if copied else numbers):
+        place = len(self._told) - 1
+        at_once = _beside(numbers.device)
+        if full := _alone(place, numbers) if at_once else self._stacks.add(place, numbers, copied=copied):
             self._tell(full)
 
     def finish(self) -> None:
@@ -140,14 +139,17 @@ class Stacks:
     def __init__(self) -> None:
         self._waiting: defaultdict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
 
-    def add(self, place: int, numbers: Tensor) -> Stack | None:
-        """Add a tensor's numbers [L]; return a stack that is full now: of the tensor itself where it is long."""
+    def add(self, place: int, numbers: Tensor, *, copied: bool = False) -> Stack | None:
+        """Add a tensor's numbers [L]; return a stack that is full now: of the tensor itself where it is long.
+
+        A copy waits where that is asked for.
+        """
         if not _waits(numbers):
             return _alone(place, numbers)
         alike = numbers.device, numbers.dtype, numbers.numel().bit_length()
-        if numbers.untyped_storage().nbytes() > _PART * numbers.nbytes:  # as of a message of ranks, which is let go
-            numbers = numbers.clone()
-        self._waiting[alike].append((place, numbers))
+        # Or where it is part of what would not be let go, as of a message of ranks.
+        copied = copied or numbers.untyped_storage().nbytes() > _PART * numbers.nbytes
+        self._waiting[alike].append((place, numbers.clone() if copied else numbers))
         if len(self._waiting[alike]) << alike[-1] > _TOGETHER:
             return _stacked(self._waiting.pop(alike))
         return None
