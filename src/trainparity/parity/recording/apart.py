@@ -38,11 +38,12 @@ def has_numbers(gradient: Tensor | None = None) -> bool:
     """
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return False
-    if any(torch._C._get_dispatch_mode(mode) is not None for mode in _TRACING):
+    if torch._C._len_torch_dispatch_stack() and any(map(torch._C._get_dispatch_mode, _TRACING)):
         return False
     if gradient is not None and is_legacy_batchedtensor(gradient):  # as of `torch.autograd.grad(is_grads_batched=True)`
         return False
-    return all(level.key() == TransformType.Grad for level in get_interpreter_stack() or ())
+    levels = get_interpreter_stack()
+    return not levels or all(level.key() == TransformType.Grad for level in levels)
 
 
 def unseen(call: Callable[P, R]) -> Callable[P, R]:

@@ -32,10 +32,10 @@ class Gradients:
         """Whether a backward pass came after they were last seen, or none was seen at all."""
         return self._backward.count > self._backwards
 
-    def see(self, *, again: bool) -> None:
-        """Record them, if that was not done, or is to be done `again`. Every rank must call it."""
+    def see(self, *, again: bool) -> bool:
+        """Record them, if that was not done, or is to be done `again`; tell whether it was. Every rank must call it."""
         if self._seen and not again:
-            return
+            return False
         self._seen, self._backwards = True, self._backward.count
         parameters = self._parameters()
         gradients = self._holders().tensors(parameters, [parameter.grad for parameter in parameters])
@@ -48,10 +48,14 @@ class Gradients:
         self._mean.clear()
         if (every["rank/gradient"] != every["rank/gradient"][0]).any():
             self._mean.record(GRADIENT, means(parameters, gradients))
+        return True
 
     def see_applied(self, *, again: bool) -> None:
         """Record what the update is given: its norms, and all of it if that is not what was seen before."""
-        self.see(again=again)
+        if self.see(again=again):
+            for arrays in filter(None, (self._arrays, self._mean)):
+                arrays["applied/norm"] = arrays[f"{GRADIENT}/norm"].clone()
+            return
         parameters = self._parameters()
         gradients = [parameter.grad for parameter in parameters]
         self._arrays["applied/norm"] = self._holders().numbers(norms(gradients))

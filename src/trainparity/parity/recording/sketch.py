@@ -52,7 +52,7 @@ class Sketcher:
         rows = where_float64_is(rows)
         if rows.shape[-1] <= self._length:
             return (self._sums(rows) * self._chunk_signs[0]).cpu()
-        chunks = zip(torch.split(rows, self._length, dim=-1), self._chunk_signs, strict=False)
+        chunks = zip(_split(rows, self._length), self._chunk_signs, strict=False)
         return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks]).cpu()
 
     def _sums(self, part: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Sketcher:
         at_once = _at_once(part, self.size)
         if part.shape[-1] <= at_once:
             return self._sum(part, 0)
-        parts = enumerate(torch.split(part, at_once, dim=-1))
+        parts = enumerate(_split(part, at_once))
         return reduce(add, [self._sum(numbers, at_once * i) for i, numbers in parts])
 
     def _sum(self, numbers: Tensor, start: int) -> Tensor:
@@ -82,6 +82,11 @@ def _at_once(rows: Tensor, multiple_of: int = 1) -> int:
     return max(1, _CACHED // multiple_of) * multiple_of
 
 
+def _split(rows: Tensor, size: int) -> Sequence[Tensor]:
+    """Split rows [..., L] as `torch.split` does, which takes longer than what is computed of a few numbers."""
+    return (rows,) if rows.shape[-1] <= size else torch.split(rows, size, dim=-1)
+
+
 def norm(tensor: Tensor) -> float:
     """Return the L2 norm, summed in float64."""
     return float(norms_of_rows(numbers_of(tensor)))
@@ -97,8 +102,7 @@ def norms_of_rows(rows: Tensor) -> Tensor:
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
     if rows.shape[-1] <= _CACHED // 2:
         return rows.to(torch.float64, copy=True).square_().sum(-1).sqrt_()
-    parts = torch.split(rows, _CACHED // 2, dim=-1)
-    squares = [part.to(torch.float64, copy=True).square_().sum(-1) for part in parts]
+    squares = [part.to(torch.float64, copy=True).square_().sum(-1) for part in _split(rows, _CACHED // 2)]
     return torch.stack(squares).sum(0).sqrt()
 
 
@@ -124,7 +128,7 @@ def levels_of_rows(rows: Tensor, counts: Sequence[int]) -> Tensor:
     first = torch.arange(len(rows), device=rows.device)[:, None] * _FIELDS
     fields = torch.zeros(len(rows) * _FIELDS, dtype=torch.int64, device=rows.device)
     zeros = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-    for numbers in torch.split(rows, _at_once(rows), dim=-1):
+    for numbers in _split(rows, _at_once(rows)):
         relative = numbers.float() / length * root
         places = ((relative.view(torch.int32) >> 23) & (_FIELDS - 1)) + first
         fields += torch.bincount(places.flatten(), minlength=len(fields))
@@ -158,7 +162,7 @@ def digests_of_rows(rows: Tensor) -> Tensor:
     bits = rows.contiguous()
     bits = bits.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[bits.element_size()])
     total = torch.zeros(bits.shape[:-1], dtype=torch.int64, device=bits.device)
-    for index, part in enumerate(torch.split(bits, _CHUNK, dim=-1)):
+    for index, part in enumerate(_split(bits, _CHUNK)):
         # Powers of an odd number, and odd weights: no factor is lost modulo 2^64.
         total = total * _MIX[0] + _weighted(part) + index
     return total.cpu()
@@ -168,7 +172,7 @@ def _weighted(bits: Tensor) -> Tensor:
     """Sum up to a chunk's integers of each row, each times the odd weight of its place, modulo 2^64."""
     weights = _weights(bits.shape[-1], bits.device)
     together = _at_once(bits)
-    parts = zip(torch.split(bits, together, dim=-1), torch.split(weights, together), strict=True)
+    parts = zip(_split(bits, together), _split(weights, together), strict=True)
     return reduce(add, [(part.to(torch.int64) * of_part).sum(-1) for part, of_part in parts])
 
 

@@ -66,25 +66,24 @@ def measured(tensors: Iterable[Tensor | None], *measures: Measure) -> list[Tenso
     """
     stacks, count = Stacks(), 0
     places: list[int] = []
-    found: list[list[Tensor]] = [[measure(_NOTHING)] for measure in measures]
+    found: list[list[Tensor]] = []
 
     def add(stack: Stack) -> None:
         places.extend(stack.places)
-        for parts, measure in zip(found, measures, strict=True):
-            parts.append(measure(stack))
+        found.append([measure(stack) for measure in measures])
 
     for count, tensor in enumerate(tensors, 1):
         if tensor is not None and (full := stacks.add(count - 1, numbers_of(tensor))):
             add(full)
     for rest in stacks.take():
         add(rest)
-    return [_in_order(torch.cat(parts), places, count) for parts in found]
-
-
-def _in_order(values: Tensor, places: Sequence[int], count: int) -> Tensor:
-    ordered = values.new_zeros(count, *values.shape[1:])
-    ordered[torch.tensor(places, dtype=torch.int64)] = values
-    return ordered
+    if not found:
+        add(_NOTHING)
+    whole = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*found, strict=True)]
+    if places == [*range(count)]:
+        return whole
+    at = torch.tensor(places, dtype=torch.int64)
+    return [values.new_zeros(count, *values.shape[1:]).index_copy_(0, at, values) for values in whole]
 
 
 _NOTHING = Stack([], torch.zeros(0, 0), [])
@@ -144,13 +143,18 @@ class Stacks:
 
         A copy waits where that is asked for.
         """
-        if not _waits(numbers):
+        if not _is_stacked(numbers):
             return _alone(place, numbers)
-        alike = numbers.device, numbers.dtype, numbers.numel().bit_length()
+        count, memory = numbers.numel(), numbers.untyped_storage().nbytes()
+        ends = (numbers.storage_offset() + count * max(1, numbers.stride(0))) * numbers.itemsize
+        if ends > memory:  # it is freed: an error where it is measured alone, and a crash where it is stacked
+            return _alone(place, numbers)
         # Or where it is part of what would not be let go, as of a message of ranks.
-        copied = copied or numbers.untyped_storage().nbytes() > _PART * numbers.nbytes
-        self._waiting[alike].append((place, numbers.clone() if copied else numbers))
-        if len(self._waiting[alike]) << alike[-1] > _TOGETHER:
+        copied = copied or memory > _PART * numbers.nbytes
+        alike = numbers.device, numbers.dtype, max(_SHORT, count.bit_length())
+        waiting = self._waiting[alike]
+        waiting.append((place, numbers.clone() if copied else numbers))
+        if len(waiting) << alike[-1] > _TOGETHER:
             return _stacked(self._waiting.pop(alike))
         return None
 
@@ -163,6 +167,9 @@ class Stacks:
 _LONG = 1 << 14
 """Numbers from which on a tensor is measured alone."""
 
+_SHORT = 8
+"""Binary digits of a length that all shorter tensors are padded to: what is computed there costs nothing that shows."""
+
 _TOGETHER = 1 << 16
 """Numbers that are measured together, so that what is made of them stays in a CPU's cache."""
 
@@ -172,14 +179,10 @@ _PART = 4
 _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64}
 
 
-def _waits(numbers: Tensor) -> bool:
-    if type(numbers) is not Tensor or numbers.dtype not in _STACKED or numbers.numel() > _LONG:
-        return False
-    if is_functorch_wrapped_tensor(numbers):  # which is there as long as the function that it is transformed for
-        return False
-    ends = numbers.storage_offset() + numbers.numel() * max(1, *numbers.stride())
-    # What the loop has freed the memory of is an error where it is measured alone, and a crash where it is stacked.
-    return bool(ends * numbers.itemsize <= numbers.untyped_storage().nbytes())
+def _is_stacked(numbers: Tensor) -> bool:
+    """Tell whether numbers [L] may wait: those that `torch.func` wraps are there as long as it calls a function."""
+    plain = type(numbers) is Tensor and numbers.dtype in _STACKED and numbers.numel() <= _LONG
+    return plain and not is_functorch_wrapped_tensor(numbers)
 
 
 def _alone(place: int, numbers: Tensor) -> Stack:

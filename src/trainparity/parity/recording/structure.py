@@ -10,20 +10,28 @@ class Structure:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._parameters = dict.fromkeys(_names(model))
-        self._parts = _parts(model)
-        """What every module held when the names were looked up last: while it does, they are the same."""
+        self._names = dict.fromkeys(_names(model))
+        self._look()
         self._buffers: list[str] | None = None
+
+    def _look(self) -> None:
+        self._parts = _parts(self._model)
+        """What every module holds: while it does, names and parameters are the same."""
+        self._parameters = list(self._model.parameters())
+
+    def parameters(self) -> list[Tensor]:
+        """Return the parameters that the model has now, in the order of its own list, which takes longer to make."""
+        return [*self._model.parameters()] if self.changed() else [*self._parameters]
 
     def changed(self) -> str:
         """Say which parameters the model has now, and had not, or has no more; empty: it has the same."""
         if all(map(_is_as_before, self._parts)):
             return ""
         now = dict.fromkeys(_names(self._model))
-        if now == self._parameters:
-            self._parts = _parts(self._model)
-        added = [name for name in now if name not in self._parameters]
-        lost = [name for name in self._parameters if name not in now]
+        if now == self._names:
+            self._look()
+        added = [name for name in now if name not in self._names]
+        lost = [name for name in self._names if name not in now]
         return ", ".join(f"{what} {_some(odd)}" for what, odd in (("added", added), ("lost", lost)) if odd)
 
     def buffers(self) -> dict[str, Tensor]:

@@ -240,7 +240,7 @@ class StepWatch:
             self._gradients.see_applied(again=again)
 
     def _parameters(self) -> list[Tensor]:
-        return list(self.model.parameters())
+        return self.structure.parameters()
 
     def _meet(self, place: Place) -> bool | None:
         """Meet the other ranks; tell whether gradients are to be read again. None: not all ranks are there."""
