@@ -96,8 +96,23 @@ class InPlace(nn.Module):
         return x
 
 
-@pytest.mark.parametrize("kind", [Counts, InPlace])
-@pytest.mark.parametrize("mib", [0, 5, 1000])
+class GivenAView(nn.Module):
+    """A stream of which blocks are given views, and to which what they return is added in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.ReLU(), nn.Linear(WIDTH, WIDTH)) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.enter(x).view(2, -1, WIDTH)
+        for first, second in zip(self.blocks[::2], self.blocks[1::2], strict=True):
+            x += second(first(x.view(-1, WIDTH))).view(2, -1, WIDTH)
+        return x.view(-1, WIDTH)
+
+
+@pytest.mark.parametrize("kind", [Counts, InPlace, GivenAView])
+@pytest.mark.parametrize("mib", [0, 2, 5, 1000])
 def test_blocks_whose_inputs_are_changed_in_place_are_not_computed_again(kind: type[nn.Module], mib: int) -> None:
     plain, limited = kind(), kind()
     limited.load_state_dict(plain.state_dict())
@@ -106,6 +121,15 @@ def test_blocks_whose_inputs_are_changed_in_place_are_not_computed_again(kind: t
         wanted, found = gradients_and_buffers(plain, None, step), gradients_and_buffers(limited, budget, step)
         assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True)), step
     assert budget.peak <= max(mib + 1, 2) * MIB
+
+
+def test_a_call_before_the_first_pass_is_one_of_no_pass() -> None:
+    limited = model()
+    budget = ActivationBudget(list(limited), 1000 * MIB, CPU)
+    limited(torch.randn(4, WIDTH)).sum().backward()
+    for step in range(2):
+        gradients_and_buffers(limited, budget, step)
+    assert budget.decided
 
 
 def test_what_fits_is_left_alone() -> None:

@@ -1,8 +1,13 @@
+import copy
+from collections.abc import Mapping
+from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from trainparity.training import activation_checkpointing
 from trainparity.training.activation_checkpointing import recompute_in_backward
 
 
@@ -79,12 +84,91 @@ def test_buffers_are_those_of_one_pass_in_each_step() -> None:
         assert all(torch.equal(a, b) for (_, a), (_, b) in buffers), step
 
 
-def test_buffers_that_no_pass_writes_are_copied_once() -> None:
+class Late(nn.Module):
+    """Keeps an average that it begins to write in its third pass, as an observer that is switched on."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("passes", torch.zeros(()))
+        self.register_buffer("average", torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.passes > 2:
+            self.average[:8].mul_(0.9).add_(x.detach().mean(0))
+        return torch.tanh(self.layer(x) + self.average[:8])
+
+
+class Sharing(nn.Module):
+    """Two modules and a view hold one buffer: one writes it, the others read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes, self.reads = nn.Linear(8, 8), nn.Linear(8, 8)
+        scale = torch.ones(8)
+        self.writes.register_buffer("scale", scale)
+        self.reads.register_buffer("scale", scale)
+        self.reads.register_buffer("first", scale[:1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.writes.scale.mul_(0.9).add_(x.detach().abs().mean(0))
+        return torch.tanh(self.reads(self.writes(x).tanh() * self.reads.scale) * self.reads.first)
+
+
+@pytest.mark.parametrize("kind", [Late, Sharing])
+def test_buffers_that_are_written_late_or_shared_are_those_of_one_pass(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(kind(), kind())
+    checkpointed = copy.deepcopy(plain)
+    recompute_in_backward(list(checkpointed))
+    for step in range(5):
+        for module in (plain, checkpointed):
+            module.zero_grad()
+        wanted, found = gradients_and_saved(plain)[0], gradients_and_saved(checkpointed)[0]
+        assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True)), step
+        buffers = zip(plain.named_buffers(), checkpointed.named_buffers(), strict=True)
+        assert all(torch.equal(a, b) for (_, a), (_, b) in buffers), step
+
+
+def test_a_large_buffer_that_is_written_late_is_an_error_once_and_then_known() -> None:
+    block = Late(1 << 19)
+    recompute_in_backward([block])
+    for step in range(4):
+        loss = block(torch.randn(4, 8, requires_grad=True)).sum()
+        if step == 2:
+            with pytest.raises(RuntimeError, match="a block wrote its buffer average, which it did not in earlier"):
+                loss.backward()
+        else:
+            loss.backward()
+
+
+def test_a_block_is_computed_again_as_often_as_backward_comes() -> None:
+    plain, checkpointed = with_state(), with_state()
+    recompute_in_backward(list(checkpointed))
+    found = []
+    for module in (plain, checkpointed):
+        inputs = torch.linspace(-1, 1, 32).view(4, 8).requires_grad_()
+        loss = module(inputs).square().sum()
+        (slope,) = torch.autograd.grad(loss, inputs, create_graph=True)
+        loss.backward(retain_graph=True)
+        (loss + slope.square().sum()).backward()
+        found.append([p.grad for p in module.parameters()] + [*module.buffers()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_large_buffers_that_no_pass_writes_are_copied_once() -> None:
     block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-    block.register_buffer("mask", torch.ones(8))
+    block.register_buffer("mask", torch.ones(1 << 19))
     recompute_in_backward([block])
     copies = []
-    with patch.object(Tensor, "clone", lambda tensor: copies.append(tensor) or tensor.mul(1)):
+    copied = activation_checkpointing._copies
+
+    def noted(buffers: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        copies.extend(buffers)
+        return copied(buffers)
+
+    with patch.object(activation_checkpointing, "_copies", noted):
         for _ in range(3):
             block(torch.randn(4, 8, requires_grad=True)).sum().backward()
-    assert len(copies) == 1
+    assert len(copies) == 2  # before the first pass, and for the second of that call

@@ -1,3 +1,5 @@
+import weakref
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -121,6 +123,17 @@ def test_what_backward_never_comes_to_is_let_go(to_host: bool) -> None:
         loss.backward()
         del loss
         assert saved.on_device == 0
+
+
+def test_a_pass_without_backward_holds_nothing() -> None:
+    saved, layer = SavedTensors(CPU, 3 * LARGE, smallest=2 * LARGE), nn.Linear(EDGE, EDGE)  # so that all is small
+    with saved.saving(layer, to_host=True):
+        made = layer(torch.randn(EDGE, EDGE)).tanh()
+    assert made.grad_fn is not None
+    made.grad_fn.metadata["held by the node"] = held = torch.ones(1)
+    alive = weakref.ref(held)
+    del held, made
+    assert alive() is None
 
 
 def test_an_expanded_tensor_stays_as_small_as_it_is() -> None:

@@ -42,6 +42,7 @@ class ActivationBudget:
         self.treatments: list[Treatment] = ["keep"] * len(blocks)
         self._inputs = InputsWatch()
         self._costs: list[BlockCost] = []
+        self._now = BlockMeasures(len(blocks), device)
         self._begin()
         for number, block in enumerate(blocks):
             block.forward = partial(self._forward, number, block, block.forward)

@@ -1,8 +1,8 @@
 """Activation checkpointing (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174)."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,15 +26,16 @@ class Recomputed:
     """Calls of a block whose forward pass runs again in backward, as the first did.
 
     The second pass draws the same random numbers, and begins with the same buffers: what it writes into them, as
-    BatchNorm's running statistics or the vectors of a spectral norm, is dropped.
+    BatchNorm's running statistics or the vectors of a spectral norm, is dropped. Large buffers, as a mask is, are kept
+    for it once they were seen to be written.
     """
 
     def __init__(self, block: nn.Module) -> None:
         self._owners = [module for module in block.modules() if any(True for _ in module.buffers(recurse=False))]
         self._written: set[_Place] = set()
-        """Buffers that a forward pass was seen to write."""
+        """Large buffers that a forward pass was seen to write."""
         self._modes: set[tuple[bool, ...]] = set()
-        """Of training or evaluation, module by module, in which that was looked for."""
+        """Of training or evaluation, module by module, in which that was looked for number by number."""
 
     def __call__(self, forward: Callable[..., Any], *inputs: Any, **keywords: Any) -> Any:
         """Call the block's own `forward`."""
@@ -43,18 +44,23 @@ class Recomputed:
         # In place: of tensors among the keywords checkpoint would not look where they are, nor at their generator.
         call, given = partial(_with_keywords, forward, [*keywords]), (*keywords.values(), *inputs)
         mode = tuple(module.training for module in self._owners)
-        buffers = self._buffers() if mode not in self._modes else {at: _at(at) for at in self._written}
-        begun = {at: (buffer, buffer._version, buffer.detach().clone()) for at, buffer in buffers.items()}
-        again = _Again({at: copy for at, (_, _, copy) in begun.items()}, given)
-        output = checkpoint(call, *given, use_reentrant=False, context_fn=again.contexts)
-        if mode not in self._modes:
-            self._modes.add(mode)
-            self._written |= {at for at, then in begun.items() if _was_written(_at(at), *then)}
+        buffers = self._buffers()
+        large = {at: (buffer, buffer._version) for at, buffer in buffers.items() if buffer.nbytes > _SMALL}
+        kept = self._written if mode in self._modes else large.keys()
+        again = _Again({at: buffer for at, buffer in buffers.items() if at not in large or at in kept}, given)
+        output = checkpoint(call, *given, use_reentrant=False, context_fn=lambda: (nullcontext(), again))
+        self._modes.add(mode)
+        written = {at for at, then in large.items() if _was_written(_at(at), *then, again.begun.get(at))}
+        self._written |= written
+        again.lost = [name for _, name in written - again.begun.keys()]
         return output
 
     def _buffers(self) -> "dict[_Place, Tensor]":
         return {(owner, name): buffer for owner in self._owners for name, buffer in owner.named_buffers(recurse=False)}
 
+
+_SMALL = 1 << 20
+"""Bytes of a buffer that is kept for each call, as it may be written in any: some are from a later step on."""
 
 _Place = tuple[nn.Module, str]
 """A module, and the name of its buffer."""
@@ -66,9 +72,28 @@ def _at(place: _Place) -> Tensor:
     return buffer
 
 
-def _was_written(now: Tensor, buffer: Tensor, version: int, copy: Tensor) -> bool:
+def _was_written(now: Tensor, buffer: Tensor, version: int, copy: Tensor | None) -> bool:
     # BatchNorm's kernels write without a new version.
-    return now is not buffer or now._version != version or not torch.equal(now, copy)
+    return now is not buffer or now._version != version or (copy is not None and not torch.equal(now, copy))
+
+
+def _copies(buffers: Mapping[_Place, Tensor]) -> dict[_Place, Tensor]:
+    """Copy buffers: those that lie in one memory, as one that two modules share and its views, lie in one again."""
+    memories: dict[tuple[torch.device, int], torch.UntypedStorage] = {}
+    others: dict[int, Tensor] = {}
+
+    def copy(buffer: Tensor) -> Tensor:
+        plain = type(buffer) is Tensor and buffer.layout is torch.strided
+        special = not plain or buffer.is_quantized or buffer.is_conj() or buffer.is_neg()
+        if special or (memory := buffer.untyped_storage()).nbytes() > max(_SMALL, buffer.nbytes):
+            return others.setdefault(id(buffer), buffer.detach().clone())
+        where = buffer.device, memory.data_ptr()
+        if where not in memories:
+            memories[where] = memory.clone()  # type: ignore[no-untyped-call]
+        return buffer.new_empty(0).set_(memories[where], buffer.storage_offset(), buffer.shape, buffer.stride())
+
+    with torch.no_grad():
+        return {at: copy(buffer) for at, buffer in buffers.items()}
 
 
 def _with_keywords(forward: Callable[..., Any], names: Sequence[str], *given: Any) -> Any:
@@ -81,20 +106,17 @@ def versioned(given: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and not leaf.is_inference()]
 
 
-class _Again:
-    """The second pass of a call."""
+class _Again(AbstractContextManager[None]):
+    """Around each further pass of a call: backward may come through it several times."""
 
-    def __init__(self, begun: dict[_Place, Tensor], given: Any) -> None:
-        """Begin with the buffers as they were, and with the same inputs: they must not have been changed."""
-        self._begun = begun
+    def __init__(self, buffers: Mapping[_Place, Tensor], given: Any) -> None:
+        """Begin with the buffers as they are now, and with the same inputs: they must not have been changed."""
+        self.begun = _copies(buffers)
+        self.lost: list[str] = []
+        """Large buffers that the first pass has written, and no pass before it: what they were is not known."""
         self._versions = [(weakref.ref(leaf), leaf._version) for leaf in versioned(given)]
 
-    def contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Return what is around the first pass, and around the second."""
-        return nullcontext(), self._from_the_same()
-
-    @contextmanager
-    def _from_the_same(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Leave the buffers of the model alone."""
         for reference, version in self._versions:
             if (leaf := reference()) is not None and leaf._version != version:
@@ -102,11 +124,18 @@ class _Again:
                     f"a tensor {list(leaf.shape)} that a block was given was changed in place after it: the block "
                     "can't be computed again in backward"
                 )
-        own = {at: _at(at) for at in self._begun}
-        for (module, name), copy in self._begun.items():
-            module._buffers[name] = copy
-        try:
-            yield
-        finally:
-            for (module, name), buffer in own.items():
-                module._buffers[name] = buffer
+        if self.lost:
+            raise RuntimeError(
+                f"a block wrote its buffer {', '.join(self.lost)}, which it did not in earlier passes, and can't be "
+                "computed again as it began; go on from a checkpoint without recomputation"
+            )
+        self._own = {at: _at(at) for at in self.begun}
+        self._put(_copies(self.begun))
+
+    def __exit__(self, *_: object) -> None:
+        """Give the model its own again."""
+        self._put(self._own)
+
+    def _put(self, buffers: Mapping[_Place, Tensor]) -> None:
+        for (module, name), buffer in buffers.items():
+            module._buffers[name] = buffer

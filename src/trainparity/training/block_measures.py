@@ -73,7 +73,8 @@ class InputsWatch:
         self.look()
         leaves = versioned(inputs)
         held = [leaf.detach() for leaf in leaves]  # without its graph
-        self._seen += [(number, weakref.ref(each), each._version) for each in (*leaves, *held)]
+        whole = [leaf._base for leaf in leaves if leaf._base is not None]  # a view may be gone, and what it shows not
+        self._seen += [(number, weakref.ref(each), each._version) for each in (*leaves, *held, *whole)]
         self._held = [each for each in self._held if each.nbytes < SMALLEST] + held
 
     def look(self) -> None:

@@ -52,10 +52,10 @@ class SavedTensors:
 
         def pack(tensor: Tensor) -> "Tensor | _Saved":
             is_plain = type(tensor) is Tensor and tensor.device.type == self.device.type
-            if not is_plain or tensor.nbytes < self._smallest or _is_expanded(tensor):
-                return tensor
-            if _address(tensor) in parameters:
-                return tensor
+            stays = not is_plain or tensor.nbytes < self._smallest or _is_expanded(tensor)
+            if stays or _address(tensor) in parameters:
+                # An output that knows its node would hold what holds it, for ever where no backward pass comes.
+                return tensor if tensor.grad_fn is None else tensor.detach()
             return self._again(tensor) or self._save(tensor, to_host=to_host)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, self._unpack):
@@ -176,7 +176,7 @@ class _Saved:
 
     def __init__(self, held_by: SavedTensors, tensor: Tensor) -> None:
         self._held_by = held_by
-        self.tensor: Tensor | None = tensor.detach()  # an output that knows its node would hold what holds it
+        self.tensor: Tensor | None = tensor.detach()  # see `saving`
         self.host: Tensor | None = None
         self.free_host: Callable[[], None] | None = None
         self.copied: torch.cuda.Event | None = None

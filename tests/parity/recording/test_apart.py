@@ -147,7 +147,7 @@ def test_a_mode_counts_no_operation_of_the_recorder(kind: type[Operations] | typ
 
         def counted(model: nn.Module, batch: Tensor, mode: Operations | Functions = mode) -> None:
             with mode:
-                model(batch)
+                _step(model, batch)
 
         _trained(counted, folder)
         counts.add(mode.count)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import torch._dynamo.utils
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
@@ -48,6 +50,42 @@ def test_each_comes_back_to_its_place_among_older_and_younger_ones() -> None:
     hooks.remove()
     hooks.on()
     assert order() == ["older", "younger"]
+
+
+def test_the_loops_own_keep_their_order_where_one_comes_first_meanwhile() -> None:
+    module, called = nn.Identity(), []
+    module.register_forward_hook(noting(called, "older"))
+    hooks = Switched()
+    hooks.add(module.register_forward_hook(noting(called, "own"), with_kwargs=True, always_call=True))
+    module.register_forward_hook(noting(called, "younger"))
+    hooks.off()
+    assert not module._forward_hooks_with_kwargs and not module._forward_hooks_always_called
+    module.register_forward_hook(noting(called, "before all"), prepend=True)
+    for found in (["before all", "older", "younger"], ["before all", "older", "own", "younger"]):
+        called.clear()
+        module(torch.ones(1))
+        assert called == found
+        hooks.on()
+    assert len(module._forward_hooks_with_kwargs) == len(module._forward_hooks_always_called) == 1
+
+
+def test_a_model_that_is_compiled_after_recording_began_is_compiled_once(tmp_path: Path) -> None:
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    with trainparity.record(model, optimizer, tmp_path, first=2, interval=4):
+        compiled = torch.compile(model, backend="aot_eager")
+        for _ in range(6):
+            compiled(torch.randn(8, 4)).square().sum().backward()
+            optimizer.step()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled() -> None:
+    """Forget what other tests of this process have compiled."""
+    torch._dynamo.utils.counters.clear()
 
 
 def trained(folder: Path, **options: Any) -> tuple[Trace, list[int]]:

@@ -172,6 +172,7 @@ class BackwardHooks:
         """Backward passes that have ended."""
         return len(self.passes) - self._in_backward
 
+    @unseen
     def _leave(self) -> None:
         self._in_backward = self._first = False
         for later in (self._sketches, self._held_lengths):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -31,13 +31,27 @@ class Hook:
         return self
 
 
+class _TakenOut(NamedTuple):
+    handle: RemovableHandle
+    before: set[int]
+    """Hooks of the same object that are called before it."""
+    call: Callable[..., Any]
+    options: list[tuple[dict[int, Any], Any]]
+    """Where it is noted how it is called, as with keywords: a hook that gets its number must not be."""
+
+
+def _has_compiled() -> bool:
+    """Tell whether this process has made a graph of any function."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils.counters["stats"]["unique_graphs"] > 0
+
+
 class Switched:
     """Hooks that are taken out between traced steps: a call of each costs as much as a small module's own."""
 
     def __init__(self) -> None:
         self._handles: list[RemovableHandle] = []
-        self._out: list[tuple[RemovableHandle, set[int], Callable[..., Any]]] = []
-        """Those that are taken out, each with the hooks before it."""
+        self._out: list[_TakenOut] = []
 
     def __len__(self) -> int:
         """Return how many there are, in or out."""
@@ -48,23 +62,28 @@ class Switched:
         self._handles += handles
 
     def off(self) -> None:
-        """Take them out."""
-        if self._out:
+        """Take them out; not where something was compiled, which would be compiled again without them."""
+        if self._out or _has_compiled():
             return
         for handle in self._handles:
             if (hooks := handle.hooks_dict_ref()) is not None and handle.id in hooks:
                 before = set(takewhile(handle.id.__ne__, hooks))
-                self._out.append((handle, before, hooks.pop(handle.id)))
+                extra = [found for ref in handle.extra_dict_ref if (found := ref()) is not None and handle.id in found]
+                options = [(found, found.pop(handle.id)) for found in extra]
+                self._out.append(_TakenOut(handle, before, hooks.pop(handle.id), options))
 
     def on(self) -> None:
-        """Put them back, each in its place among the others of its object."""
+        """Put them back, each behind those that were before it; the others keep their order."""
         while self._out:
-            handle, before, call = self._out.pop()
+            handle, before, call, options = self._out.pop()
             if (hooks := handle.hooks_dict_ref()) is not None:
-                after = [other for other in hooks if other not in before]
+                order = list(hooks)
+                place = max((at for at, other in enumerate(order, 1) if other in before), default=0)
                 hooks[handle.id] = call
-                for other in after:
+                for other in order[place:]:
                     hooks[other] = hooks.pop(other)
+                for found, value in options:
+                    found[handle.id] = value
 
     def remove(self) -> None:
         """Remove them for good."""

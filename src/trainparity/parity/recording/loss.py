@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from trainparity.parity.recording import intercept, ranks
-from trainparity.parity.recording.apart import has_numbers
+from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import number_format
 from trainparity.parity.recording.kinds import is_dtensor
 
@@ -82,8 +82,11 @@ class LossHooks(intercept.Listener):
 
     def backward(self, roots: Sequence[Tensor], *, given: bool) -> None:
         """Look at what a backward pass is about to begin from."""
-        if not self.active or not has_numbers():
-            return
+        if self.active and has_numbers():
+            self._look(roots, given=given)
+
+    @unseen
+    def _look(self, roots: Sequence[Tensor], *, given: bool) -> None:
         returned = list(self._returned())
         self._ends |= {tensor.grad_fn for tensor in returned if tensor.grad_fn is not None}
         of_all_ranks = {
