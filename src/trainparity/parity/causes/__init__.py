@@ -98,6 +98,7 @@ RULES: tuple[Rule, ...] = (
     update.moved_otherwise,
     targets.loss_or_targets,
     penalties.weights_penalised,
+    penalties.taken_by_the_loss,
     penalties.gradients_penalised,
     targets.other_value,
     backward.backward,

@@ -47,6 +47,9 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
         return None  # the loss is another one then
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]
+    limits = difference.numbers("clip/max_norm")
+    if min(difference.numbers("clip/calls")) and limits[0] == limits[1]:
+        applied = kept  # of gradients that are not quite as long a limit leaves another part, which is nobody's doing
     if all(applied) and abs(applied[0] / applied[1] - 1) > 1e-3 and not scaled_always(difference):
         return Finding(
             f"backward makes equal gradients, and {exact(applied[0], 4)} of them is applied in {difference.runs[0]}, "

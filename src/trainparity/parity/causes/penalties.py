@@ -8,7 +8,9 @@ from torch import Tensor
 from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, same_start
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
 from trainparity.parity.fitting import fit
+from trainparity.parity.zero_weights import of_the_loss
 from trainparity.records.numbers import exact
 
 
@@ -60,6 +62,26 @@ def gradients_penalised(difference: Difference) -> Finding | None:
         "the model returns the same in both runs, and the gradient of the loss by that agrees; the loss has a term "
         f"made of gradients (create_graph), which is another one in {difference.runs[1]}",
         {"differentiable_backward_passes": [float(one) for one in made], "parameters": difference.beyond["gradient"]},
+    )
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="outputs and the gradient of the loss by them agree, and no parameters' gradients differ but of those that "
+    "the loss takes by itself, as its autograd graph shows",
+    advice="compare the terms of the loss that take the named parameters, as a temperature or a log-variance",
+)
+def taken_by_the_loss(difference: Difference) -> Finding | None:
+    """A term of the loss that takes parameters by itself is another one."""
+    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    if not names or not set(names) <= of_the_loss(difference) or not _outputs_agree_alone(difference):
+        return None
+    return Finding(
+        "the model returns the same, and the gradient of the loss by that agrees; the loss takes "
+        f"{some(names)} by itself, and {'its' if len(names) == 1 else 'their'} gradient is another one in "
+        f"{difference.runs[1]}",
+        {"parameters": names},
     )
 
 

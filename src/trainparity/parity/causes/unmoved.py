@@ -5,6 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.passes import outputs_agree
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, norms, stored_rounding
@@ -155,9 +156,9 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     if not odd:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]
-    if others or len(odd) == len(names):
-        return None
     frozen = difference.named(torch.logical_xor(*difference.at("frozen")))
+    if others or len(odd) == len(names) or (not frozen and _is_term_left_out(difference)):
+        return None
     how = "requires_grad is off" if frozen else "no gradient reaches it"
     has = left[names.index(odd[0])] > 0 or bool(difference.at("frozen")[1][names.index(odd[0])])
     return Finding(
@@ -165,6 +166,12 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         f"{difference.who(not has)})",
         {"parameters": odd, **({"requires_grad_differs": frozen} if frozen else {})},
     )
+
+
+def _is_term_left_out(difference: Difference) -> bool:
+    """Tell whether the loss of one run leaves out what the model returns besides: what made that is not to blame."""
+    chain = difference.chain
+    return bool(chain.judged and set(chain.outputs) & set(chain.one_sided) and outputs_agree(difference))
 
 
 @rule(

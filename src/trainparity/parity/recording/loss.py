@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.apart import has_numbers, unseen
@@ -47,6 +47,8 @@ class LossHooks(intercept.Listener):
         """Whether that operation takes what the model returned on all ranks."""
         self.unit_roundoff = 0.0
         """That of the coarsest format on the way from what the model returned to the loss; 0 where none was seen."""
+        self.reads: dict[int, nn.Parameter] = {}
+        """Parameters that it takes by itself, not through what the model returned, by identity."""
         self.begin()
         self.end()
         intercept.listen(self)
@@ -97,6 +99,8 @@ class LossHooks(intercept.Listener):
             self.coupled_by, self.sizes = seen.coupled_by, seen.sizes
         self.gathered |= seen.gathered
         self.unit_roundoff = max(self.unit_roundoff, seen.unit_roundoff)
+        if returned:  # else it is a model's own that makes it
+            self.reads |= {id(parameter): parameter for parameter in seen.reads}
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
 
@@ -114,6 +118,8 @@ class Seen(NamedTuple):
     """Whether that is a product whose rows, or columns, are as many as all ranks' samples."""
     unit_roundoff: float
     """That of the coarsest format that an operation on the way to the loss returns."""
+    reads: list[nn.Parameter]
+    """Parameters that are not behind what the model returned."""
 
 
 _EXACT = {
@@ -147,7 +153,8 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
     begins = [tensor for tensor in roots if tensor.grad_fn is not None]
     made_of_outputs, coupled_by, gathered, unit_roundoff = set(ends), "", False, 0.0
     sizes: list[int] = []
-    for node in _outermost_last([tensor.grad_fn for tensor in begins], ends):
+    nodes = _outermost_last([tensor.grad_fn for tensor in begins], ends)
+    for node in nodes:
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
             made_of_outputs.add(node)
@@ -156,7 +163,9 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
                 coupled_by, sizes = str(node.name()), _sizes(node)
                 gathered = bool(set(node._input_metadata[0].shape) & set(of_all_ranks))
     losses = [tensor for tensor in begins if tensor.grad_fn in made_of_outputs]
-    return Seen(losses, coupled_by, sizes, gathered, unit_roundoff)
+    leaves = (getattr(node, "variable", None) for node in nodes if losses)
+    reads = [leaf for leaf in leaves if isinstance(leaf, nn.Parameter)]
+    return Seen(losses, coupled_by, sizes, gathered, unit_roundoff, reads)
 
 
 def _sizes(node: Any) -> list[int]:

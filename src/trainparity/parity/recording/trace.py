@@ -75,6 +75,8 @@ class Layout(Record):
     """The operation by which the loss of a pass couples its samples, as a contrastive one; empty: none was seen."""
     loss_coupled_sizes: list[int] = Field(default_factory=list)
     """Those of its factors, where it is a product of matrices."""
+    loss_reads: list[str] = Field(default_factory=list)
+    """Parameters that the loss takes by itself, not through what the model returns: a temperature, a penalty's."""
     loss_gathered: bool = False
     """Whether that operation takes the samples of all ranks, which the loop has gathered."""
     loss_roundoff: float = 0.0

@@ -33,7 +33,7 @@ from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.starts import record_start
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.unrecorded import given_up, recorded
-from trainparity.parity.recording.unwrap import hookable, is_compiled, unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.unwrap import hookable, is_compiled, plain_name, unwrap_model, unwrap_optimizer
 
 
 class StepWatch:
@@ -111,6 +111,7 @@ class StepWatch:
             "calls": self.forward.seen.calls,
             "trained_before": self._trained_before,
             "differentiable": self.forward.differentiable,
+            "loss_reads": [plain_name(name) for name, p in self.model.named_parameters() if id(p) in self._loss.reads],
             **self._loss.facts(),
         }
 

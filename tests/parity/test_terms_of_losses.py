@@ -1,0 +1,82 @@
+"""Losses of several terms: one is left out, weighs otherwise, or takes parameters by itself."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trainparity
+from tests.support.against_twins import LABELS, compared
+
+FORMATS = pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+
+
+class Tasks(nn.Module):
+    """Two tasks on one trunk, and the log-variances that weigh them (Kendall et al., 2018): zero at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk, self.first, self.second = nn.Linear(4, 32), nn.Linear(32, 10), nn.Linear(32, 1)
+        self.log_variances = nn.Parameter(torch.zeros(2))
+
+    def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = torch.tanh(self.trunk(samples))
+        return self.first(hidden), self.second(hidden)
+
+
+Loss = Callable[[Tasks, Tensor, Tensor], Tensor]
+
+
+def train(loss: Loss, coarse: bool, folder: Path, twin: int, *, frozen: str = "") -> None:
+    torch.manual_seed(0)
+    model = Tasks()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not frozen or not name.startswith(frozen))
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                first, second = model(torch.randn(16, 4, generator=draws))
+            of_first = nn.functional.cross_entropy(first.float(), LABELS)
+            of_second = (second.float().squeeze(1) - LABELS / 10).square().mean()
+            loss(model, of_first, of_second).backward()
+            optimizer.step()
+
+
+def weighed(sign: float, model: Tasks, first: Tensor, second: Tensor) -> Tensor:
+    weights = (-model.log_variances).exp()
+    return weights[0] * first + weights[1] * second + sign * model.log_variances.sum() / 2
+
+
+@FORMATS
+def test_what_the_loss_takes_by_itself_is_no_part_of_the_forward_pass(coarse: bool, tmp_path: Path) -> None:
+    reference, test = (partial(train, partial(weighed, sign), coarse) for sign in (1.0, -1.0))
+    verdict = compared(reference, test, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+    assert "the loss takes log_variances by itself" in (verdict.explanation or "")
+
+
+def added(model: Tasks, first: Tensor, second: Tensor) -> Tensor:
+    return first + 0.01 * second + 0 * model.log_variances.sum()
+
+
+def without_the_second(model: Tasks, first: Tensor, second: Tensor) -> Tensor:
+    return first + 0 * model.log_variances.sum()
+
+
+@FORMATS
+def test_a_term_that_is_left_out_is_the_losses_and_not_its_heads(coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(train, added, coarse), partial(train, without_the_second, coarse), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+    assert "no gradient comes back to (output).1" in (verdict.explanation or "")
+
+
+@FORMATS
+def test_a_head_that_is_frozen_is_named(coarse: bool, tmp_path: Path) -> None:
+    verdict = compared(partial(train, added, coarse), partial(train, added, coarse, frozen="second"), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "frozen-parameter"), verdict.explanation
