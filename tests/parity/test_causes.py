@@ -135,6 +135,7 @@ MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 20
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
 BOOK = {**COARSE, "layout": COARSE["layout"] | CENTRE["layout"]}
 COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
+TAKEN: dict[str, Any] = {"layout": {"loss_reads": [*SHAPES]}}
 COUPLED: dict[str, Any] = {"layout": {"loss_coupled_by": "MmBackward0"}}
 GIVEN_BACK = trace().arrays["activation_gradient/sketch"]
 GIVEN_THE_SAME = {"activation_gradient__sketch": GIVEN_BACK, "rank__loss": torch.ones(T, 1, dtype=torch.float64)}
@@ -354,6 +355,7 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
         (COARSE, {**COARSE, "twin": 9, "weights": (0.9,), "rank__loss": ones(T, 1)}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
+        (TAKEN, {**TAKEN, "gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
         ({}, {"weights": (-1.0,)}),
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),

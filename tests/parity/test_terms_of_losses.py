@@ -80,3 +80,37 @@ def test_a_term_that_is_left_out_is_the_losses_and_not_its_heads(coarse: bool, t
 def test_a_head_that_is_frozen_is_named(coarse: bool, tmp_path: Path) -> None:
     verdict = compared(partial(train, added, coarse), partial(train, added, coarse, frozen="second"), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "frozen-parameter"), verdict.explanation
+
+
+def in_parts(sizes: list[int], own_mean: bool, power: int, coarse: bool, folder: Path, twin: int) -> None:
+    """Train in parts of such sizes; the second task's loss is a mean over all samples, or over each part's own."""
+    torch.manual_seed(0)
+    model = Tasks()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            samples = torch.randn(16, 4, generator=draws)
+            for some, labels in zip(samples.split(sizes), LABELS.split(sizes), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    first, second = model(some)
+                of_first = nn.functional.cross_entropy(first.float(), labels, reduction="sum") / 16
+                of_second = (second.float().squeeze(1) - labels / 10).abs().pow(power).sum()
+                mean = of_second / (len(sizes) * len(some) if own_mean else 16)
+                (of_first + mean + 0 * model.log_variances.sum()).backward()
+            optimizer.step()
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("own_mean", "power", "cause"), [(False, 2, None), (True, 2, "loss-normalisation"), (False, 3, "loss-or-targets")]
+)
+def test_a_mean_of_means_in_one_term_is_named(
+    own_mean: bool, power: int, cause: str | None, coarse: bool, tmp_path: Path
+) -> None:
+    reference, test = partial(in_parts, [16], False, 2, coarse), partial(in_parts, [5, 11], own_mean, power, coarse)
+    verdict = compared(reference, test, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different" if cause else "equivalent", cause), verdict.explanation
+    if own_mean and not coarse:
+        assert "in the term of the loss that takes (output).1" in (verdict.explanation or "")

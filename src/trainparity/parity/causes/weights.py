@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import forward_passes
 from trainparity.parity.difference import Difference
@@ -39,7 +39,8 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
     coarse = is_coarse(difference.left.layout)  # where another loss is nearly such a sum, too
     left_over = max(tolerance_of(difference, _OF_TWINS), 1e-5) if coarse else tolerance
     left_over = min(left_over, _UNEXPLAINED)
-    return _reweighted(difference, difference.micro(), _totals(difference), left_over, tolerance)
+    cuts, totals = difference.micro(), _totals(difference)
+    return _reweighted(difference, difference.chain.judged, cuts, totals, left_over, tolerance)
 
 
 def _in_terms(trace: Trace, row: int) -> bool:
@@ -73,17 +74,45 @@ def _given_otherwise(difference: Difference) -> Finding | None:
         return None
     if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
         return None
-    totals = [_given_in_all(trace, difference.row) for trace in difference.traces]
-    apart = float(torch.linalg.vector_norm(totals[1] - totals[0]) / torch.linalg.vector_norm(totals[0]))
-    index = [difference.left.layout.activations.index(name) for name in chain.judged]
+    if is_coarse(difference.left.layout) and any(map(is_of_sums, chain.judged)):
+        return None  # so few numbers that weights explain any others, but for rounding
+    given = difference.pair("rank/given")
+    differ, found = _explained(difference, chain.judged, given) if given else (False, None)
+    return found or (_in_one_term(difference) if differ else None)
+
+
+def _in_one_term(difference: Difference) -> Finding | None:
+    """Find other weights in the gradients of single outputs: each has a term of the loss of its own."""
+    by_output, names = difference.pair("rank/given_by_output"), difference.left.layout.given_outputs
+    judged = difference.chain.judged
+    if by_output is None or names != difference.right.layout.given_outputs or not set(judged) <= set(names):
+        return None
+    found = {name: _explained(difference, [name], [g[..., names.index(name), :] for g in by_output]) for name in judged}
+    terms = {name: finding for name, (differ, finding) in found.items() if differ}
+    first = next(iter(terms.values()), None)
+    if first is None or not all(terms.values()):
+        return None
+    return Finding(f"in the term of the loss that takes {some(list(terms))} {first.why}", first.evidence)
+
+
+def _explained(difference: Difference, names: Sequence[str], given: Sequence[Tensor]) -> tuple[bool, Finding | None]:
+    """Tell whether runs give outputs another gradient, and find weights of passes that explain it.
+
+    Args:
+        difference: Of the runs.
+        names: Of the outputs.
+        given: What each run's passes gave them: [R, n, S].
+    """
+    left, right = totals = [_mean_over_groups(*pair) for pair in zip(difference.traces, given, strict=True)]
+    apart = float(torch.linalg.vector_norm(right - left) / torch.linalg.vector_norm(left))
+    index = [difference.left.layout.activations.index(name) for name in names]
     floor = float(difference.floor["activation_gradient"][difference.row][index].amax())
     coarse = is_coarse(difference.left.layout)
-    if coarse and any(map(is_of_sums, chain.judged)):
-        return None  # so few numbers that weights explain any others, but for rounding
     if not apart > (_ROUNDED if coarse else difference.margin) * floor:
-        return None
+        return False, None
     explained = min(apart / _EXPLAINED, _UNEXPLAINED if coarse else max(tolerance_of(difference), 1e-5))
-    return _reweighted(difference, difference.given(), totals, explained, apart / _EXPLAINED)
+    cuts = [passes[passes.abs().sum(1) > 0] for passes in (each.flatten(0, 1) for each in given)]
+    return True, _reweighted(difference, names, cuts, totals, explained, apart / _EXPLAINED)
 
 
 def _weigh_otherwise(difference: Difference) -> bool:
@@ -108,7 +137,8 @@ _EXPLAINED = 4
     "loss-normalisation",
     "loss",
     proof="outputs of the model agree, and the gradients of the loss by them are in both runs sums of *the same* "
-    "passes' with other weights, as where FSDP2 hands over no micro-batch's own gradient",
+    "passes' with other weights, as where FSDP2 hands over no micro-batch's own gradient, or those by some of the "
+    "outputs alone, as in one term of the loss",
     advice=_ADVICE,
     differs=_weigh_otherwise,
 )
@@ -117,19 +147,24 @@ def weighted_at_the_outputs(difference: Difference) -> Finding | None:
     return _given_otherwise(difference) if difference.stage == "gradient" or _weigh_otherwise(difference) else None
 
 
-def _given_in_all(trace: Trace, row: int) -> Tensor:
-    """Return the gradient of what all passes returned, as ranks average it: float64 [S]."""
-    groups = len(set(trace.layout.groups)) or trace.layout.world_size
-    return trace.arrays["rank/given"][row].sum((0, 1)) / groups
+def _mean_over_groups(trace: Trace, given: Tensor) -> Tensor:
+    """Return what passes [R, n, S] were given in sum, as ranks average it: float64 [S]."""
+    return given.sum((0, 1)) / (len(set(trace.layout.groups)) or trace.layout.world_size)
 
 
 def _reweighted(
-    difference: Difference, cuts: Sequence[Tensor], totals: list[Tensor], left_over: float, tolerance: float
+    difference: Difference,
+    judged: Sequence[str],
+    cuts: Sequence[Tensor],
+    totals: list[Tensor],
+    left_over: float,
+    tolerance: float,
 ) -> Finding | None:
     """Find that `totals` [S] of both runs are sums of one run's passes with weights whose ratio varies.
 
     Args:
         difference: Of the runs.
+        judged: What the passes returned that the loss is made of.
         cuts: What each run's passes made [n, S]. Where they cut the batch otherwise, as contiguous micro-batches and a
             sampler's ranks do, the passes of the run that is wrong explain both.
         totals: Of the reference and the other run.
@@ -137,7 +172,7 @@ def _reweighted(
         tolerance: By how much ratios may vary.
     """
     for passes, trace in sorted(zip(cuts, difference.traces, strict=True), key=lambda cut: len(cut[0]), reverse=True):
-        if len(passes) < 2 or _one_number_each(difference, trace):
+        if len(passes) < 2 or _one_number_each(difference, trace, judged):
             continue
         (left, of_left), (right, of_right) = (combine(passes, total) for total in totals)
         ratio = _ratios(left, right) if max(of_left, of_right) <= left_over else None
@@ -165,11 +200,10 @@ def _how(trace: Trace, row: int) -> str:
     )
 
 
-def _one_number_each(difference: Difference, trace: Trace) -> bool:
+def _one_number_each(difference: Difference, trace: Trace, judged: Sequence[str]) -> bool:
     """Tell whether the loss of each pass is made of one number: any other loss of that is another weight, too."""
     numbers = trace.numbers(difference.row)
     passes = int(forward_passes(trace, difference.row).sum())
-    judged = difference.chain.judged
     return bool(judged) and all(numbers[name] <= passes for name in judged)
 
 

@@ -44,6 +44,7 @@ def collect(
     return {
         **{name: torch.cat(every[name]) for name in own},
         **_sums(every, groups, scale),
+        **(_given_by_output(every, groups, scale) if len(forward.seen.first_outputs) > 1 else {}),
         **_samples(every, groups),
         "evaluating": torch.cat(every["evaluating"]).any(0),
         "made_elsewhere": torch.tensor(len(elsewhere)),
@@ -68,6 +69,7 @@ def _of_forward(forward: ForwardHooks, passes: list[Pass], samples: list[Tensor]
         "sums": forward.sums(passes, aside).transpose(0, 1),
         "numbers": forward.seen.numbers(passes),
         "given": forward.seen.given_back(passes, aside)[:MAX_MICRO_BATCHES],
+        "given_by_output": forward.seen.given_by_output(passes, aside)[:MAX_MICRO_BATCHES],
         "aside": torch.as_tensor(forward.origins.aside)[None],
         "reached": torch.tensor([len(reached)]),
         "evaluating": torch.stack([one.evaluating for one in passes]).any(0, keepdim=True)
@@ -96,16 +98,24 @@ def _sums(every: dict[str, list[Tensor]], groups: Tensor, scale: float) -> dict[
     firsts = _firsts(groups)
     keys = every["names"][ranks.rank()]
     sums = ranks.by_key(keys, every["names"], every["sums"])[firsts].sum(0).transpose(0, 1)
-    given = _padded(every["given"])
-    given[groups != torch.arange(len(groups))] = 0
     return {
         "activation/sketch": sums[0],
         "activation/numbers": ranks.by_key(keys, every["names"], every["numbers"])[firsts].sum(0),
         # Losses that are means over a rank's samples have gradients that DDP and FSDP average.
         "activation_gradient/sketch": sums[1] / len(firsts) / scale,
-        "rank/given": given / scale,
+        "rank/given": _once(_padded(every["given"]), groups) / scale,
         "aside": torch.cat(every["aside"])[firsts].sum(),
     }
+
+
+def _given_by_output(every: dict[str, list[Tensor]], groups: Tensor, scale: float) -> dict[str, Tensor]:
+    return {"rank/given_by_output": _once(_padded(every["given_by_output"]), groups) / scale}
+
+
+def _once(by_rank: Tensor, groups: Tensor) -> Tensor:
+    """Leave out what other ranks of a group have seen than its first [R, ...]: they pass the same samples."""
+    by_rank[groups != torch.arange(len(groups))] = 0
+    return by_rank
 
 
 def _samples(every: dict[str, list[Tensor]], groups: Tensor) -> dict[str, Tensor]:

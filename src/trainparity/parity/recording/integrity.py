@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.backward_passes import SIZE
+from trainparity.parity.recording.seen import OUTPUTS
 from trainparity.parity.recording.sketch import LEVELS
 
 _SHAPES = {
@@ -31,14 +32,14 @@ _SHAPES = {
 }  # fmt: skip
 """The shape of every array.
 
-T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches, L levels of size.
+T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M sketches, L levels of size, O outputs.
 """
 
 END = "end/"
 """What the names of arrays begin with that are of the run's end, and of no step."""
 
-_LATER = {"state/zeros": "TP"}
-"""Arrays that the traces of earlier versions lack."""
+_LATER = {"state/zeros": "TP", "rank/given_by_output": "TR*OS"}
+"""Arrays that the traces of earlier versions lack; of a model that returns one tensor the last is not recorded."""
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
 
@@ -73,7 +74,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
     sizes = {
         "T": len(layout.steps), "P": len(layout.parameters), "B": len(layout.buffers), "A": len(layout.activations),
         "N": len(layout.modules), "R": layout.world_size, "S": layout.sketch_size, "M": SIZE,
-        "L": LEVELS,
+        "L": LEVELS, "O": OUTPUTS,
     }  # fmt: skip
     if not layout.steps or layout.steps != sorted({step for step in layout.steps if step >= 0}):
         return "steps: there are none, or they are not in order"

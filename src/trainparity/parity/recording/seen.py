@@ -9,6 +9,9 @@ from torch import Tensor
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import Pass
 
+OUTPUTS = 4
+"""Outputs whose gradients are kept pass by pass: a loss of several terms may weigh the passes of one otherwise."""
+
 
 class Seen:
     """The names of what passes showed, and which of it the loop got."""
@@ -79,14 +82,29 @@ class Seen:
         real and made samples do.
         """
         found = torch.zeros(len(passes), self._size, dtype=torch.float64)
-        numbers = [number for one in passes for number in one.backwards - aside]
-        if len(numbers) > len(set(numbers)):
+        if _share_a_loss(passes, aside):
             return found
         for row, one in zip(found, passes, strict=True):
             gradients = one.gradients(aside)
             returned = gradients.keys() & set(self.outputs)
             for name in returned or list(gradients)[:1]:  # of a model that makes its loss: what comes back first
                 row += gradients[name]
+        return found
+
+    @property
+    def first_outputs(self) -> list[str]:
+        """The first that the loop ever got, of which `given_by_output` has rows."""
+        return list(self._outputs)[:OUTPUTS]
+
+    def given_by_output(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:
+        """Return the same for each of the first outputs by itself: float64 [n, OUTPUTS, size]."""
+        found = torch.zeros(len(passes), OUTPUTS, self._size, dtype=torch.float64)
+        if _share_a_loss(passes, aside):
+            return found
+        for rows, one in zip(found, passes, strict=True):
+            gradients = one.gradients(aside)
+            for place, name in enumerate(self.first_outputs):
+                rows[place] += gradients.get(name, 0.0)
         return found
 
     def sums(self, passes: Sequence[Pass], aside: Set[int]) -> Tensor:
@@ -101,6 +119,12 @@ class Seen:
                 for name, value in values.items():
                     found[kind, self.names.index(name)] += value
         return found
+
+
+def _share_a_loss(passes: Sequence[Pass], aside: Set[int]) -> bool:
+    """Tell whether a backward pass came through several passes, as that of a discriminator over real and made ones."""
+    numbers = [number for one in passes for number in one.backwards - aside]
+    return len(numbers) > len(set(numbers))
 
 
 def _is_numbering(tensor: Tensor) -> bool:

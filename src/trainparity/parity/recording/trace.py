@@ -63,6 +63,8 @@ class Layout(Record):
     """Those among them that the loop got from the model, or from parts of it, and gave to no other part."""
     calls: dict[str, int] = Field(default_factory=dict)
     """How often the loop called parts that go on from others, by what they showed: at most, for one backward pass."""
+    given_outputs: list[str] = Field(default_factory=list)
+    """Of what the model returns, the first, whose gradients are known pass by pass."""
     numbering: list[str] = Field(default_factory=list)
     """Inputs that number what a pass holds, as the graphs of a batch by their nodes."""
     uneven: bool = False
@@ -155,7 +157,8 @@ class Trace:
       pass, and passes that drew from them; `rank/backwards` [T, R]; `rank/held` [T, R, n]: norm of the gradients held
       before each backward pass, and of shards, in `rank/left`, after it; `rank/micro` [T, R, n, 256]: the sketch of
       each pass's own gradient; `rank/given` [T, R, n, S]: of the gradient of what each forward pass returned to the
-      loop, without the loss scale, zeros unless each has a loss of its own; `rank/total` [T, R, 256]: of the rank's
+      loop, without the loss scale, zeros unless each has a loss of its own, and `rank/given_by_output` [T, R, n, 4, S]
+      for each of the first outputs, where there are several; `rank/total` [T, R, 256]: of the rank's
       part of the gradient as recorded, and for shards `rank/after`: as backward left it.
     - `closure/held` [T]: largest gradient norm that a further evaluation of the optimizer's closure began with; of such
       steps gradients, samples and passes are the first evaluation's. `closure/evaluations` [T]: how many there were.

@@ -106,6 +106,7 @@ class StepWatch:
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.seen.names,
             "outputs": self.forward.seen.outputs,
+            "given_outputs": self.forward.seen.first_outputs,
             "numbering": self.forward.seen.numbering,
             "uneven": len(self.forward.origins.lengths) > 1,
             "calls": self.forward.seen.calls,
