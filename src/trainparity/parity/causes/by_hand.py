@@ -47,10 +47,11 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
         return None  # the loss is another one then
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]
-    limits = difference.numbers("clip/max_norm")
+    limits, by_one_limit = difference.numbers("clip/max_norm"), False
     if min(difference.numbers("clip/calls")) and limits[0] == limits[1]:
-        applied = kept  # of gradients that are not quite as long a limit leaves another part, which is nobody's doing
-    if all(applied) and abs(applied[0] / applied[1] - 1) > 1e-3 and not scaled_always(difference):
+        # Of gradients that are not quite as long a limit leaves another part, which is nobody's doing.
+        by_one_limit = all(kept) and _part_alike(*kept)
+    if all(applied) and not _part_alike(*applied) and not by_one_limit and not scaled_always(difference):
         return Finding(
             f"backward makes equal gradients, and {exact(applied[0], 4)} of them is applied in {difference.runs[0]}, "
             f"{exact(applied[1], 4)} in {difference.runs[1]}",
@@ -71,6 +72,10 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
                 {"limit": limit},
             )
     return None
+
+
+def _part_alike(left: float, right: float) -> bool:
+    return abs(left / right - 1) <= 1e-3
 
 
 def _own_numbers(difference: Difference) -> list[float]:
