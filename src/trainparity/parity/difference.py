@@ -245,14 +245,7 @@ class Difference:
 
     def micro(self) -> tuple[Tensor, Tensor]:
         """Return the sketches of all ranks' micro-batch gradients of both runs: float64 [n, 256]."""
-        return self._by_pass("rank/micro")
-
-    def given(self) -> tuple[Tensor, Tensor]:
-        """Return the sketches of the gradients of what all ranks' forward passes returned: float64 [n, S]."""
-        return self._by_pass("rank/given")
-
-    def _by_pass(self, name: str) -> tuple[Tensor, Tensor]:
-        found = self.pair(name)
+        found = self.pair("rank/micro")
         if found is None:
             return torch.zeros(0, 0), torch.zeros(0, 0)
         left, right = (sketch.flatten(0, 1) for sketch in found)
