@@ -44,3 +44,13 @@ def test_another_rate_of_dropout_draws_the_same_numbers(coarse: bool, tmp_path: 
     verdict = compared(*(partial(train, partial(dropping, rate), loss, coarse) for rate in (0.1, 0.2)), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
     assert "2 drops 0.1 in" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_random_numbers_of_one_run_alone_are_said_to_be_that(alone: int, tmp_path: Path) -> None:
+    rates = (0.1, 0.0) if alone == 0 else (0.0, 0.1)
+    loss = partial(nn.functional.cross_entropy, target=LABELS)
+    verdict = compared(*(partial(train, partial(dropping, rate), loss, False) for rate in rates), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "randomness"), verdict.explanation
+    run = ("reference", "test")[alone]
+    assert f"draws random numbers in {tmp_path / run} alone" in (verdict.explanation or ""), verdict.explanation

@@ -62,6 +62,6 @@ def eval_mode(difference: Difference) -> Finding | None:
     shown = [name for name in odd if name in effective] or odd
     run = difference.who(bool(modes[0][names.index(shown[0])]))
     return Finding(
-        f"{some(shown)} is in evaluation mode in {run} only",
+        f"{some(shown)} {'is' if len(shown) == 1 else 'are'} in evaluation mode in {run} only",
         {"modules": odd, "evaluating": [float(mode.sum()) for mode in modes]},
     )

@@ -43,6 +43,8 @@ def randomness(difference: Difference) -> Finding | None:
         shared = evidence["ranks_share_a_state"]
         what = "all ranks draw the same random numbers" if shared else "the forward pass draws other random numbers"
         advice = "seed each rank apart, and " if shared else ""
+        if not both_drew:
+            what = f"the forward pass draws random numbers in {difference.who(bool(drew[0].any()))} alone"
         if compiled and same_state:
             what += " where it is compiled, from the same state of the generator"
             advice = "let compiled code draw as eager code does (torch._inductor.config.fallback_random = True), or "
