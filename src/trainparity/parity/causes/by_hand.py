@@ -47,11 +47,8 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
         return None  # the loss is another one then
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     applied = [part * part_kept(t, difference.row) for part, t in zip(kept, difference.traces, strict=True)]
-    limits, by_one_limit = difference.numbers("clip/max_norm"), False
-    if min(difference.numbers("clip/calls")) and limits[0] == limits[1]:
-        # Of gradients that are not quite as long a limit leaves another part, which is nobody's doing.
-        by_one_limit = all(kept) and _part_alike(*kept)
-    if all(applied) and not _part_alike(*applied) and not by_one_limit and not scaled_always(difference):
+    by_the_loop = all(applied) and not _part_alike(*applied) and not _cut_at_one_limit(difference, kept)
+    if by_the_loop and not scaled_always(difference):
         return Finding(
             f"backward makes equal gradients, and {exact(applied[0], 4)} of them is applied in {difference.runs[0]}, "
             f"{exact(applied[1], 4)} in {difference.runs[1]}",
@@ -72,6 +69,12 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
                 {"limit": limit},
             )
     return None
+
+
+def _cut_at_one_limit(difference: Difference, kept: list[float]) -> bool:
+    """Tell whether PyTorch alone shortens the gradients, at one limit: of other lengths that leaves other parts."""
+    limits = difference.numbers("clip/max_norm")
+    return bool(min(difference.numbers("clip/calls"))) and limits[0] == limits[1] and _part_alike(*kept)
 
 
 def _part_alike(left: float, right: float) -> bool:

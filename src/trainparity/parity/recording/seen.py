@@ -101,9 +101,10 @@ class Seen:
         found = torch.zeros(len(passes), OUTPUTS, self._size, dtype=torch.float64)
         if _share_a_loss(passes, aside):
             return found
+        names = self.first_outputs
         for rows, one in zip(found, passes, strict=True):
             gradients = one.gradients(aside)
-            for place, name in enumerate(self.first_outputs):
+            for place, name in enumerate(names):
                 rows[place] += gradients.get(name, 0.0)
         return found
 

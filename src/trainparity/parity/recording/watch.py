@@ -1,6 +1,6 @@
 """The evidence of one optimizer step, collected by hooks: the same for our training loop and anybody's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -112,9 +112,14 @@ class StepWatch:
             "calls": self.forward.seen.calls,
             "trained_before": self._trained_before,
             "differentiable": self.forward.differentiable,
-            "loss_reads": [plain_name(name) for name, p in self.model.named_parameters() if id(p) in self._loss.reads],
+            "loss_reads": self._names_of(self._loss.reads),
             **self._loss.facts(),
         }
+
+    def _names_of(self, parameters: Collection[int]) -> list[str]:
+        """Return the names of parameters that are given by their identities: of none, as in most models, at once."""
+        named = self.model.named_parameters() if parameters else ()
+        return [plain_name(name) for name, parameter in named if id(parameter) in parameters]
 
     @unseen
     def begin(self, expected: Sequence[Tensor] = (), noise: Noise | None = None) -> None:
