@@ -20,6 +20,7 @@ from pairs import Target, exactly
 from results_file import save
 from rich.console import Console
 from rich.table import Table
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from trainparity import workloads
@@ -114,14 +115,16 @@ def _measured(case: Case, settings: Settings, device: torch.device, flops: float
     trainer = _trainer(case, settings, device)
     with tensor_cores(trainer.precision):
         batches = list(trainer.batches(0, 4, trainer.configuration.loader))
-        first_s = _timed(trainer, batches[0], device)
+        first_s = _timed(trainer, batches[:1], device)
         for number in range(5):  # CUDA graphs are recorded in the second and third
             trainer.step(number, batches[number % 4])
         reset_peaks(device)
-        times = [_timed(trainer, batches[number % 4], device) for number in range(steps)]
-        median, peak = statistics.median(times), peak_flops(device, trainer.precision)
+        alone = [_timed(trainer, batches[:1], device) for _ in range(steps)]
+        rows = [_timed(trainer, batches * 2, device) for _ in range(math.ceil(steps / 8))]
+        median, peak = statistics.median(rows), peak_flops(device, trainer.precision)
         return {
             "step_ms": 1e3 * median,
+            "step_alone_ms": 1e3 * statistics.median(alone),
             "epoch_s": median * math.ceil(case.epoch / case.batch),
             "first_step_s": first_s,
             "peak_mib": peaks(device).device_allocated_mib,
@@ -139,11 +142,13 @@ def _trainer(case: Case, settings: Settings, device: torch.device) -> Trainer:
     return our_loop(loaded, tensors, case.batch, configuration, Execution(device=device), optimizer)
 
 
-def _timed(trainer: Trainer, batch: list[MicroBatch], device: torch.device) -> float:
+def _timed(trainer: Trainer, batches: list[list[MicroBatch]], device: torch.device) -> float:
+    """Return the seconds of a step; as in training, nobody waits for the GPU between those of a row."""
     started = time.perf_counter()
-    trainer.step(0, batch)
+    for number, batch in enumerate(batches):
+        trainer.step(number, batch)
     synchronise(device)
-    return time.perf_counter() - started
+    return (time.perf_counter() - started) / len(batches)
 
 
 def _flops(trainer: Trainer) -> float:
@@ -169,23 +174,32 @@ def _waits(trainer: Trainer, batches: list[list[MicroBatch]]) -> dict[str, float
 
 
 def _profiled(trainer: Trainer, batches: list[list[MicroBatch]]) -> dict[str, Any]:
-    """Return the operations that take most of a step's time, in ms a step, and its copies between host and device."""
+    """Return what takes most of a step's time, in ms a step, and its copies between host and device.
+
+    On a GPU that is its kernels: a range that a library names, such as a compiled pass, is not counted again.
+    """
     on_gpu = trainer.execution.device.type == "cuda"
     with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]) as profiler:
         for number, batch in enumerate(batches):
             trainer.step(number, batch)
         synchronise(trainer.execution.device)
-    events = profiler.key_averages()
-    spent = {e.key: (e.self_device_time_total if on_gpu else e.self_cpu_time_total) / 1e3 for e in events}
-    dearest = sorted(spent, key=lambda key: -spent[key])[:5]
-    copies = sum(event.count for event in events if event.key.startswith("Memcpy"))
+    events = [event for event in profiler.key_averages() if not (on_gpu and _is_of_the_host(event))]
+    spent: Counter[str] = Counter()
+    for event in events:
+        spent[event.key[:_NAME]] += (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e3
     return {
-        "dearest": {key[:_NAME]: round(spent[key] / len(batches), 3) for key in dearest},
-        "copies_per_step": copies / len(batches),
+        "busy_ms": sum(spent.values()) / len(batches),
+        "dearest": {name: round(ms / len(batches), 3) for name, ms in spent.most_common(_DEAREST)},
+        "copies_per_step": sum(event.count for event in events if event.key.startswith("Memcpy")) / len(batches),
     }
 
 
-_NAME = 80
+def _is_of_the_host(event: Any) -> bool:
+    return event.device_type != DeviceType.CUDA or event.is_user_annotation
+
+
+_DEAREST = 12
+_NAME = 120
 """Characters of an operation's name; kernels have templates as names."""
 
 

@@ -24,6 +24,7 @@ BELOW: dict[str, set[str]] = {
     "parentage": set(),
     "printable": set(),
     "scratch": set(),
+    "whole_tensors": set(),
     "stopping": {"errors"},
     "records": {"errors"},
     "validation": {"errors"},
@@ -34,11 +35,11 @@ BELOW: dict[str, set[str]] = {
     "workloads": {"errors", "extras", "validation", "params"},
     "strategies": {"errors", "validation"},
     "measure": {"environment_variables", "extras", "params", "records"},
-    "checkpoints": {"records"},
-    "parity": {"errors", "integers", "params", "records", "checkpoints"},
+    "checkpoints": {"records", "whole_tensors"},
+    "parity": {"errors", "integers", "params", "records", "checkpoints", "whole_tensors"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",
+        "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping", "whole_tensors",
         # It writes what parity reads.
         "parity.recording",
     },

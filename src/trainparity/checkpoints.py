@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -14,12 +15,15 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.tensor import DTensor
 
 from trainparity.records.base import RecordError
 from trainparity.records.files import replacing, write_text
 from trainparity.records.tensors import save as save_tensors
+from trainparity.whole_tensors import by_host, whole
 
 _OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_SHARDED = StateDictOptions()
 
 
 def model_state(model: nn.Module) -> dict[str, Tensor]:
@@ -33,8 +37,8 @@ def model_state(model: nn.Module) -> dict[str, Tensor]:
             f"the state of a training cannot be kept: {empty[0]} is on the meta device and has no numbers. Give it "
             "some before the training begins, or record without windows (`every`)"
         )
-    state: dict[str, Any] = get_model_state_dict(model, options=_OPTIONS)
-    return {name: _plain(tensor) for name, tensor in state.items()}
+    state: dict[str, Any] = get_model_state_dict(model, options=_gathered(model))
+    return _on_rank_0(state)
 
 
 def save(
@@ -53,10 +57,10 @@ def save(
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
     if optimizer.state:  # before the first step there is no state, and get_optimizer_state_dict would create some
-        state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_OPTIONS)
+        state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_gathered(model))
         groups = state.get("param_groups", [])
         for name, values in state.get("state", {}).items():
-            tensors |= {f"optimizer.{name}.{key}": _plain(value) for key, value in values.items()}
+            tensors |= {f"optimizer.{name}.{key}": value for key, value in _on_rank_0(values).items()}
     if not main:
         return
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
@@ -93,5 +97,18 @@ def load(
     return parts["extra"], values["scalars"]
 
 
-def _plain(value: Tensor) -> Tensor:
-    return value.detach().cpu().contiguous()
+def _gathered(model: nn.Module) -> StateDictOptions:
+    """Return how torch gathers a state: whole on rank 0, or not at all where its way cannot."""
+    meshes = {p.device_mesh for p in model.parameters() if isinstance(p, DTensor)}
+    return _SHARDED if any(map(by_host, meshes)) else _OPTIONS
+
+
+def _on_rank_0(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return whole tensors on the CPU; none on other ranks, which take part where torch has not gathered them."""
+    main = not dist.is_initialized() or dist.get_rank() == 0
+    found = {}
+    for name, value in state.items():
+        gathered = whole(value) if isinstance(value, DTensor) else value
+        if main:
+            found[name] = gathered.detach().cpu().contiguous()
+    return found

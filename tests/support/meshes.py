@@ -7,14 +7,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from trainparity import checkpoints
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.perturb import perturb
 
+FULL = StateDictOptions(full_state_dict=True, cpu_offload=True)
 PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
 
 
@@ -48,9 +51,19 @@ def moved_alike(module: nn.Module) -> bool:
     return all(torch.equal(everyone[0], other) for other in everyone)
 
 
+def whole_alike(module: nn.Module) -> bool:
+    """Tell whether tensors made whole one by one are what torch gathers of a state, on rank 0."""
+    sharded, gathered = (get_model_state_dict(module, options=options) for options in (checkpoints._SHARDED, FULL))
+    ours = checkpoints._on_rank_0(sharded)
+    return ours.keys() == gathered.keys() and all(torch.equal(ours[name], gathered[name]) for name in ours)
+
+
 def main(path: Path) -> None:
     dist.init_process_group("gloo")
-    found = {name: (groups(module).tolist(), moved_alike(module)) for name, module in distributed().items()}
+    found = {
+        name: (groups(module).tolist(), moved_alike(module), whole_alike(module))
+        for name, module in distributed().items()
+    }
     if dist.get_rank() == 0:
         path.write_text(json.dumps(found))
     dist.destroy_process_group()

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
+from trainparity.whole_tensors import whole
+
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> None:
     """Scale all gradients down together, so that the L2 norm over all of them is at most `max_norm`.
@@ -31,4 +33,4 @@ def _mesh(gradient: Tensor) -> DeviceMesh | None:
 
 
 def _whole(norm: Tensor) -> Tensor:
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+    return whole(norm).to(norm.device) if isinstance(norm, DTensor) else norm

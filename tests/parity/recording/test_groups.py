@@ -12,7 +12,7 @@ def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> No
     done = subprocess.run([*torchrun(4).split(), *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads((tmp_path / "found.json").read_text())
-    assert {name: groups for name, (groups, _) in found.items()} == {
+    assert {name: groups for name, (groups, *_) in found.items()} == {
         "ddp": [0, 1, 2, 3],
         "fsdp": [0, 1, 2, 3],
         "hybrid-fsdp": [0, 1, 2, 3],
@@ -20,4 +20,5 @@ def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> No
         "tensor-parallel-pairs": [0, 0, 2, 2],
         "fsdp-tensor-parallel": [0, 0, 2, 2],
     }
-    assert [name for name, (_, alike) in found.items() if not alike] == []
+    assert [name for name, (_, alike, _) in found.items() if not alike] == []
+    assert [name for name, (*_, whole) in found.items() if not whole] == []

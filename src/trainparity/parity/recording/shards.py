@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.whole_tensors import whole
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -24,7 +25,7 @@ _MESSAGE = 1 << 24
 
 def full(tensor: Tensor) -> Tensor:
     """Return the whole of a sharded tensor, or the tensor itself."""
-    return tensor.full_tensor() if is_dtensor(tensor) else tensor
+    return whole(tensor) if is_dtensor(tensor) else tensor
 
 
 def full_each(tensors: Iterable[_Some]) -> Iterator[_Some]:
