@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from trainparity.parity.bias_correction import further
 from trainparity.parity.constant_buffers import without_own_constants
 from trainparity.parity.copied_weights import with_copied_weights
 from trainparity.parity.detail import describe
@@ -195,11 +196,12 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.unclear(reason)
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
+    floor = further(pair.left, pair.right, pair.floor)
     if covered == steps:
-        return at_the_end(verdict, pair.left, pair.right, pair.twins, pair.floor)
+        return at_the_end(verdict, pair.left, pair.right, pair.twins, floor)
     if same_bits(*pair.common):
         longer = verdict.model_copy(update=extent(*(trace.layout for trace in pair.common)))
-        return at_the_end(longer, *pair.common, pair.twins, pair.floor)
+        return at_the_end(longer, *pair.common, pair.twins, floor)
     reason = (
         f"twins cover {len(covered)} of {len(steps)} traced steps, to step {covered[-1]} of {steps[-1]}: these {said}"
     )

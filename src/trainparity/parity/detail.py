@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trainparity.parity.bias_correction import further
 from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, norms
 from trainparity.parity.floor import Floor
 from trainparity.parity.identities import other_samples
@@ -34,11 +35,12 @@ def describe(left: Trace, right: Trace, floor: Floor, twins: Sequence[Trace]) ->
     Args:
         left: The run that `right` is compared with.
         right: The other run.
-        floor: The noise floor of both.
+        floor: The noise floor of the reference.
         twins: Those that measured it, from which the bands of numbers come; none without.
     """
     if comparable(left.layout, right.layout) or not left.layout.steps:
         return None
+    floor = further(left, right, floor)
     same_modules = left.layout.activations == right.layout.activations
     kinds: list[Compared] = [*(["activation"] if same_modules else []), *KINDS]  # type: ignore[list-item]
     rows = _thinned(len(left.layout.steps))

@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from trainparity.params import REFERENCE, Curves, Params, reference_name
+from trainparity.parity.bias_correction import further
 from trainparity.parity.curves import judge_runs
 from trainparity.parity.detail import describe
 from trainparity.parity.floor import NoiseFloor
@@ -47,7 +48,8 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
         if verdicts[name].distance_over_floor is not None and left.trace and right.trace:
             noise = floor(reference)
             assert noise is not None
-            rows += [(name, *row) for row in series(left.trace, right.trace, noise)]
+            width = further(left.trace, right.trace, noise)
+            rows += [(name, *row) for row in series(left.trace, right.trace, width)]
             # Twins are of the reference: of two other runs they measure the floor, and no band around the left one.
             beside = twins(reference) if pair.left == REFERENCE else []
             if found := describe(left.trace, right.trace, noise, beside):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.assumed import OF_TWINS, assumed_only
+from trainparity.parity.bias_correction import further
 from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
@@ -83,6 +84,7 @@ def judge_traces(
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
     left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
+    floor = further(left, right, floor)
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     apart = [row for row in (disagreement(left, right),) if row is not None]
     all_bits = same_bits(left, right)
