@@ -17,7 +17,7 @@ import torch.distributed as dist
 import typer
 from our_loop import images, our_loop
 from pairs import Target, figures, in_turns, ratio, seconds
-from results_file import save
+from results_file import measured_before, save
 
 from trainparity import workloads
 from trainparity.measure.clocks import synchronise
@@ -47,16 +47,18 @@ def main(
     way: Annotated[str, typer.Option(help="For the processes that this one starts.")] = "",
     keep: Annotated[bool, typer.Option(help="Write benchmarks/results/offload-<device>.json.")] = True,
 ) -> None:
-    """Measure, print and write."""
+    """Measure, print and write; precisions left out keep their figures."""
     if way:
         _step_when_asked(_trainer(way, Configuration(precision=precisions, **WAYS[way]), batch, scale), way)  # type: ignore[arg-type]
         return
-    found = {precision: _measured(precision, batch, scale, steps) for precision in precisions.split(",")}
-    print(json.dumps(found, indent=1))
-    result = {"steps": steps, "batch": batch, "scale": scale, "limit_mib": LIMIT_MIB, "ways": WAYS, "found": found}
-    targets = [target for precision, each in found.items() for target in _targets(precision, each)]
-    if keep:
-        print(save("offload", result, targets))
+    found = measured_before("offload", "found", "facts") if keep else {}
+    for precision in precisions.split(","):
+        found[precision] = _measured(precision, batch, scale, steps)
+        print(json.dumps({precision: found[precision]}, indent=1))
+        result = {"steps": steps, "batch": batch, "scale": scale, "limit_mib": LIMIT_MIB, "ways": WAYS, "found": found}
+        targets = [target for format_, each in found.items() for target in _targets(format_, each)]
+        if keep:
+            print(save("offload", result, targets))
 
 
 def _measured(precision: str, batch: int, scale: str, steps: int) -> dict[str, Any]:

@@ -15,6 +15,22 @@ from trainparity.records.files import write_text
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
+def measured_before(benchmark: str, what: str, method: str) -> dict[str, Any]:
+    """Return figures that stand in the results of this machine, with the same versions and by the same method.
+
+    Args:
+        benchmark: Its name.
+        what: The key under which its figures stand, by name.
+        method: What every figure of today's method holds: others are left out.
+    """
+    environment = detect()
+    path = _path(benchmark, environment.main_device)
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if content.get("fingerprint") != environment.fingerprint:
+        return {}
+    return {name: {"date": content["date"]} | one for name, one in content[what].items() if method in one}
+
+
 def save(benchmark: str, figures: dict[str, Any], targets: Sequence[Target] = ()) -> Path:
     """Write figures as `results/<benchmark>-<device>.json`, under the facts that they hold for; return the path.
 
@@ -32,10 +48,14 @@ def save(benchmark: str, figures: dict[str, Any], targets: Sequence[Target] = ()
         "torch": environment.torch,
         "fingerprint": environment.fingerprint,
     }
-    path = RESULTS / f"{benchmark}-{as_file_name(device)}.json"
+    path = _path(benchmark, device)
     held = {"targets": [target.record() for target in targets]} if targets else {}
     write_text(path, json.dumps(facts | figures | held, indent=1) + "\n")
     return path
+
+
+def _path(benchmark: str, device: str) -> Path:
+    return RESULTS / f"{benchmark}-{as_file_name(device)}.json"
 
 
 def as_file_name(device: str) -> str:

@@ -11,7 +11,8 @@ from trainparity.launch.runs import run_configuration, run_reference
 from trainparity.parity.pairs import compare_pairs
 
 ROOT = Path(__file__).parents[2]
-ON_A_GPU = ["cuda-single", "ddp", "gradaccum", "fsdp-offload", "compiled"]
+ON_A_GPU = ["cuda-single", "ddp", "gradaccum", "fsdp-offload", "compiled", "fsdp"]
+FEW = {"train": {"max_steps": 8}, "parity": {"window": 4, "twins": 2}, "timing": {"warmup_steps": 1, "steps": 2}}
 
 
 @pytest.mark.cuda
@@ -19,6 +20,9 @@ def test_the_default_configurations_are_the_same_training_on_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = validation.read_yaml(ROOT / "params.yaml") | {"accelerator": "cuda"}
+    for section, few in FEW.items():
+        content[section] |= few
+    content["configs"]["fsdp"] = {"strategy": "fsdp", "world_size": 2}
     settings = params.parse(content, Path("params.yaml"))
     monkeypatch.chdir(tmp_path)
     runs, prepared, environment = Path("runs"), Path("data"), detect()
