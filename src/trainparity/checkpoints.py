@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainparity.records.base import RecordError
 from trainparity.records.files import replacing, write_text
@@ -82,19 +82,32 @@ def load(
     for name, tensor in load_file(folder / "state.safetensors").items():
         part, _, key = name.partition(".")
         parts[part][key] = tensor
-    set_model_state_dict(model, dict(parts["model"]), options=_OPTIONS)
+    held: dict[str, Any] = get_model_state_dict(model, options=_SHARDED)
+    options = _SHARDED if any(isinstance(tensor, DTensor) for tensor in held.values()) else _OPTIONS
+    tensors: dict[str, Any] = {name: _as_held(tensor, held.get(name)) for name, tensor in parts["model"].items()}
+    set_model_state_dict(model, tensors, options=options)
     if values["param_groups"]:
         state: dict[str, dict[str, Tensor]] = {}
         for name, tensor in parts["optimizer"].items():
             parameter, _, key = name.rpartition(".")
-            state.setdefault(parameter, {})[key] = tensor
+            state.setdefault(parameter, {})[key] = _as_held(tensor, held.get(parameter))
         optimizer_state = {"state": state, "param_groups": values["param_groups"]}
         own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-        set_optimizer_state_dict(model, optimizer, optimizer_state, options=_OPTIONS)
+        set_optimizer_state_dict(model, optimizer, optimizer_state, options=options)
         if keep_settings:
-            for group, options in zip(optimizer.param_groups, own, strict=True):
-                group.update(options)
+            for group, options_before in zip(optimizer.param_groups, own, strict=True):
+                group.update(options_before)
     return parts["extra"], values["scalars"]
+
+
+def _as_held(tensor: Tensor, held: Tensor | None) -> Tensor:
+    """Return a whole tensor, or this rank's part of it, as the model holds the parameter that it belongs to.
+
+    torch would send every rank its part, and refuses a model whose parameters are offloaded and whose buffers are not.
+    """
+    if not isinstance(held, DTensor) or held.shape != tensor.shape:
+        return tensor
+    return distribute_tensor(tensor, held.device_mesh, held.placements, src_data_rank=None).to(held.device)
 
 
 def _gathered(model: nn.Module) -> StateDictOptions:

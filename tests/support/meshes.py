@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -58,10 +59,35 @@ def whole_alike(module: nn.Module) -> bool:
     return ours.keys() == gathered.keys() and all(torch.equal(ours[name], gathered[name]) for name in ours)
 
 
+def loads_alike(module: nn.Module, folder: Path) -> bool:
+    """Tell whether weights and an optimizer's state that were saved whole are loaded by every rank as its part."""
+    optimizer = torch.optim.Adam(module.parameters(), foreach=False)
+    for parameter in module.parameters():
+        parameter.grad = parameter.detach().clone()
+    optimizer.step()
+    main = dist.get_rank() == 0
+    checkpoints.save(folder / "before", module, optimizer, {}, {}, main=main)
+    perturb(module, 2.0**-4, seed=2)
+    optimizer.step()
+    dist.barrier()  # rank 0 has written
+    checkpoints.load(folder / "before", module, optimizer)
+    checkpoints.save(folder / "after", module, optimizer, {}, {}, main=main)
+    dist.barrier()
+    states = [load_file(folder / name / "state.safetensors") for name in ("before", "after")]
+    return states[0].keys() == states[1].keys() and all(
+        torch.equal(states[0][key], states[1][key]) for key in states[0]
+    )
+
+
 def main(path: Path) -> None:
     dist.init_process_group("gloo")
     found = {
-        name: (groups(module).tolist(), moved_alike(module), whole_alike(module))
+        name: {
+            "groups": groups(module).tolist(),
+            "moved": moved_alike(module),
+            "whole": whole_alike(module),
+            "loaded": loads_alike(module, path.parent / name),
+        }
         for name, module in distributed().items()
     }
     if dist.get_rank() == 0:

@@ -1,18 +1,26 @@
-"""Which ranks see the same samples, told from how a model's parameters are laid out over the ranks."""
+"""Models laid out over the ranks in every usual way: which ranks see the same samples, and their state on disk."""
 
 import json
 import subprocess
-from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.scripts import torchrun
 
 
-def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> None:
-    script = ["-m", "tests.support.meshes", str(tmp_path / "found.json")]
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    path = tmp_path_factory.mktemp("meshes") / "found.json"
+    script = ["-m", "tests.support.meshes", str(path)]
     done = subprocess.run([*torchrun(4).split(), *script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert {name: groups for name, (groups, *_) in found.items()} == {
+    content: dict[str, dict[str, Any]] = json.loads(path.read_text())
+    return content
+
+
+def test_ranks_that_train_one_replica_together_are_a_group(found: dict[str, dict[str, Any]]) -> None:
+    assert {name: of["groups"] for name, of in found.items()} == {
         "ddp": [0, 1, 2, 3],
         "fsdp": [0, 1, 2, 3],
         "hybrid-fsdp": [0, 1, 2, 3],
@@ -20,5 +28,8 @@ def test_ranks_that_train_one_replica_together_are_a_group(tmp_path: Path) -> No
         "tensor-parallel-pairs": [0, 0, 2, 2],
         "fsdp-tensor-parallel": [0, 0, 2, 2],
     }
-    assert [name for name, (_, alike, _) in found.items() if not alike] == []
-    assert [name for name, (*_, whole) in found.items() if not whole] == []
+
+
+@pytest.mark.parametrize("alike", ["moved", "whole", "loaded"])
+def test_every_rank_has_its_part_of_one_state(alike: str, found: dict[str, dict[str, Any]]) -> None:
+    assert [name for name, of in found.items() if not of[alike]] == []
