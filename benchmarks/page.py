@@ -14,6 +14,8 @@ from pairs import Target
 
 from trainparity.records.files import write_text
 from trainparity.records.numbers import number
+from trainparity.report import markdown, words
+from trainparity.report.schema import Summary
 from trainparity.report.speedup import Ratio
 from trainparity.report.templating import environment
 
@@ -35,7 +37,7 @@ def main() -> None:
     for device in devices(found):
         own = [entry for entry in found if entry[0]["device"] == device]
         write_text(results_file.RESULTS / _picture_of(device), picture(own, device))
-    write_text(results_file.RESULTS / "README.md", page(found))
+    write_text(results_file.RESULTS / "README.md", page(found) + on_a_gpu(results_file.RESULTS))
     print(results_file.RESULTS / "README.md")
 
 
@@ -65,6 +67,16 @@ def page(found: Sequence[Entry]) -> str:
     pictures = [f"\n![how far each target is reached, {device}]({_picture_of(device)})" for device in columns]
     lines = [_row(head), _row(["---"] * len(head)), *rows, *limits, *pictures, *_where(found)]
     return HEAD + "\n".join(lines) + "\n"
+
+
+def on_a_gpu(folder: Path) -> str:
+    """Return the default pipeline as `make gpu` ran it, failures too; nothing where it has not."""
+    path = folder / "gpu-summary.json"
+    if not path.exists():
+        return ""
+    ran = Summary.read(path)
+    where = f"{words.environment_sentence(ran)}; {words.dates_sentence(ran)}"
+    return "\n".join(["", "## The default pipeline on a GPU", "", where, "", markdown.summary(ran).rstrip()]) + "\n"
 
 
 def _where(found: Sequence[Entry]) -> list[str]:

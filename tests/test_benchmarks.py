@@ -88,6 +88,22 @@ def test_the_page_tells_what_each_machine_reaches_and_what_limits_the_rest(modul
     assert drawn == {here: ["fast", "slow", "counted"], other: ["fast"]}
 
 
+def test_figures_of_this_machine_stay_where_versions_and_method_are_the_same(module: Load) -> None:
+    results_file = module("results_file")
+    path = results_file.save("thing", {"found": {"old": {"ms": 1.0}, "new": {"ms": 2.0, "busy_ms": 1.0}}})
+    kept = results_file.measured_before("thing", "found", "busy_ms")
+    assert {name: (one["ms"], one["date"][:2]) for name, one in kept.items()} == {"new": (2.0, "20")}
+    path.write_text(path.read_text().replace('"fingerprint": "', '"fingerprint": "other'))
+    assert results_file.measured_before("thing", "found", "busy_ms") == {}
+
+
+def test_the_page_shows_the_pipeline_that_ran_on_a_gpu(module: Load, tmp_path: Path) -> None:
+    page = module("page")
+    assert page.on_a_gpu(tmp_path) == ""
+    (tmp_path / "gpu-summary.json").write_bytes((FOLDER / "results/gpu-summary.json").read_bytes())
+    assert re.search(r"\n\| cuda-single \| cuda \| bitwise \|", page.on_a_gpu(tmp_path))
+
+
 def test_in_turns_everyone_is_first_as_often(module: Load) -> None:
     order: list[str] = []
     times = module("pairs").take_turns([lambda: order.append("a"), lambda: order.append("b")], steps=4, warm_up=2)
