@@ -83,9 +83,8 @@ def load(
         part, _, key = name.partition(".")
         parts[part][key] = tensor
     held: dict[str, Any] = get_model_state_dict(model, options=_SHARDED)
-    options = _SHARDED if any(isinstance(tensor, DTensor) for tensor in held.values()) else _OPTIONS
     tensors: dict[str, Any] = {name: _as_held(tensor, held.get(name)) for name, tensor in parts["model"].items()}
-    set_model_state_dict(model, tensors, options=options)
+    set_model_state_dict(model, tensors, options=_SHARDED)
     if values["param_groups"]:
         state: dict[str, dict[str, Tensor]] = {}
         for name, tensor in parts["optimizer"].items():
@@ -93,17 +92,18 @@ def load(
             state.setdefault(parameter, {})[key] = _as_held(tensor, held.get(parameter))
         optimizer_state = {"state": state, "param_groups": values["param_groups"]}
         own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-        set_optimizer_state_dict(model, optimizer, optimizer_state, options=options)
+        set_optimizer_state_dict(model, optimizer, optimizer_state, options=_SHARDED)
         if keep_settings:
-            for group, options_before in zip(optimizer.param_groups, own, strict=True):
-                group.update(options_before)
+            for group, options in zip(optimizer.param_groups, own, strict=True):
+                group.update(options)
     return parts["extra"], values["scalars"]
 
 
 def _as_held(tensor: Tensor, held: Tensor | None) -> Tensor:
     """Return a whole tensor, or this rank's part of it, as the model holds the parameter that it belongs to.
 
-    torch would send every rank its part, and refuses a model whose parameters are offloaded and whose buffers are not.
+    torch would send every rank its part, and refuses a model that lies on several devices, as with offloaded parameters
+    and buffers on the GPU.
     """
     if not isinstance(held, DTensor) or held.shape != tensor.shape:
         return tensor
