@@ -6,99 +6,158 @@ Where the number of steps t is a tensor on the GPU, as of fused or capturable op
 no twin shows, as its rounding points anywhere.
 """
 
+import math
+from functools import cache
+
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, distances, multiples, norms, ratio, sketches, with_all
+from trainparity.parity.distance import Compared, distances, norms, ratio, sketches, with_all
 from trainparity.parity.floor import Floor
-from trainparity.parity.margin import MARGIN, margin_of
+from trainparity.parity.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Trace
 
 
 def further(left: Trace, right: Trace, floor: Floor) -> Floor:
-    """Return the floor of two runs one of which goes a little further in each step; else the floor itself.
+    """Return the floor of two runs of which one may go a little further in each step.
 
     Args:
         left: The reference.
         right: The run that is compared with it.
         floor: That of the reference.
     """
-    if not (multiples(left, right, "update", floor["update"]) > 1).any():
+    if is_coarse(left.layout) or not left.layout.steps:
         return floor
-    factor = _factor(left, right, floor)
-    return _Further(left, floor, factor) if factor else floor
+    parts = torch.minimum(_parts(left), _parts(right))
+    return _Further(left, floor, parts, _is_seen(left, right, floor, parts)) if parts.any() else floor
 
 
 class _Further:
-    """The floor of a run that is a part of its way further on: each tensor is off by that part of what it changed."""
+    """The floor of updates, and weights, that are by some part longer in each step.
 
-    def __init__(self, reference: Trace, floor: Floor, part: float) -> None:
-        self._reference, self._floor, self._part = reference, floor, part
+    Where that is seen, what they make is off by that part of what it has changed since its window began.
+    """
+
+    def __init__(self, reference: Trace, floor: Floor, parts: Tensor, seen: bool) -> None:
+        self._reference, self._floor, self._seen = reference, floor, seen
+        self._parts = _TIMES / margin_of(reference.layout, MARGIN) * parts[:, None]
         self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
         self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
+        self._widened = cache(self._widen)
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
-        changed = _changed(self._reference, kind)
-        return torch.maximum(self._floor[kind], self._part * (changed + 1 if kind == "update" else changed))
+        return self._widened(kind)
+
+    def _widen(self, kind: Compared) -> Tensor:
+        floor = self._floor[kind]
+        if kind == "update":
+            floor = torch.maximum(floor, self._parts)
+        if kind in ("start", "weight"):
+            return torch.maximum(floor, self._relative(self._moved(since=kind == "start"), kind))
+        if not self._seen:
+            return floor
+        return floor + self._relative(self._changed(kind), kind)
+
+    def _moved(self, since: bool) -> Tensor:
+        """Add up by how much each step moves the weights further: [T, P]; `since`: all steps but the last."""
+        steps = torch.tensor(self._reference.layout.steps)
+        passed = steps.diff(prepend=steps[:1] - 1)[:, None]  # one that is not traced goes as far as the next that is
+        each = self._parts * norms(self._reference, "update") * passed
+        windows = self._reference.layout.windows()
+        return torch.cat([each[window].cumsum(0) - (each[window] if since else 0) for window in windows])
+
+    def _changed(self, kind: Compared) -> Tensor:
+        """Return the part of what tensors have changed, at most, since their window began: [T, tensors]."""
+        found = sketches(self._reference, kind)
+        changed = [
+            torch.linalg.vector_norm(found[window] - found[window.start], dim=-1).cummax(0).values
+            * self._parts[window].cummax(0).values
+            for window in self._reference.layout.windows()
+        ]
+        return torch.cat(changed)
+
+    def _relative(self, moved: Tensor, kind: Compared) -> Tensor:
+        return ratio(with_all(moved), with_all(norms(self._reference, kind))).nan_to_num(0.0, posinf=0.0)
 
 
-def _changed(reference: Trace, kind: Compared) -> Tensor:
-    """Return by how much of their lengths tensors have changed, at most, since their window began: [T, tensors + 1]."""
-    found, first = sketches(reference, kind), sketches(reference, "start" if kind == "weight" else kind)
-    apart = [
-        torch.linalg.vector_norm(found[window] - first[window.start], dim=-1).cummax(0).values
-        for window in reference.layout.windows()
-    ]
-    return ratio(with_all(torch.cat(apart)), with_all(norms(reference, kind))).nan_to_num(0.0, posinf=0.0)
+_TIMES = 4
+"""Times its part that is excused, whatever the margin is: right runs lay at up to 3."""
 
 
-def _factor(left: Trace, right: Trace, floor: Floor) -> float:
-    """Return by which part updates of the right run are longer, or shorter; 0 where something else makes them differ.
+def _is_seen(left: Trace, right: Trace, floor: Floor, parts: Tensor) -> bool:
+    """Tell whether updates of the right run are longer, or shorter, by a small factor: over all tensors and steps.
 
-    It shows in steps that start from the same weights and get the same gradients, in nearly all tensors whose floor
-    does not hide it.
+    In one step, or in all that start from about the same weights and get about the same gradients; in each tensor the
+    factor may be hidden by rounding.
     """
-    margin, width = margin_of(left.layout, MARGIN), floor["update"][:, :-1]
-    alike = [(distances(left, right, kind) / floor[kind])[:, -1] <= margin for kind in _GIVEN]
+    margin = margin_of(left.layout, MARGIN)
+    start, gradient = ((distances(left, right, kind) / floor[kind])[:, -1] <= margin for kind in _GIVEN)
     ours, theirs = (sketches(trace, "update") for trace in (left, right))
-    lengths, differs = torch.linalg.vector_norm(ours, dim=-1), theirs - ours
-    parts = (differs * ours).sum(-1) / lengths.square()  # [T, P]
-    known = (lengths > 0) & parts.isfinite()
-    stands_out = known & (torch.linalg.vector_norm(differs, dim=-1) > _STANDS_OUT * width * lengths)
-    part = parts.masked_fill(~stands_out, torch.nan).nanmedian(dim=1, keepdim=True).values  # [T, 1]
-    rest = torch.linalg.vector_norm(differs - part[..., None] * ours, dim=-1)
-    visible = known & (_STANDS_OUT * width <= part.abs())
-    shared = (visible & (rest <= _REST * part.abs() * lengths)).sum(1) >= _NEARLY_ALL * visible.sum(1)
-    small = part.abs()[:, 0] <= min(_rounded(left), _rounded(right))
-    seen = part.abs()[:, 0][alike[0] & alike[1] & small & visible.any(1) & shared]
-    return float(seen.max()) if seen.numel() else 0.0
+    each = ((theirs - ours) * ours).sum(-1) / ours.square().sum(-1)  # [T, P]; NaN of what is not updated
+    alike = each[start & gradient]
+    return any(_is_one_factor(values[values.isfinite()], float(parts.max())) for values in (alike.flatten(), *alike))
+
+
+def _is_one_factor(values: Tensor, largest: float) -> bool:
+    """Tell whether numbers [n] lie about one that is not zero, and at most so large."""
+    if len(values) < _ENOUGH:
+        return False
+    middle = values.median()
+    error = _OF_A_MEDIAN * (values - middle).abs().median() / math.sqrt(len(values))
+    return bool((middle.abs() > _SURE * error) & (middle.abs() <= largest))
 
 
 _GIVEN: tuple[Compared, ...] = ("start", "gradient")
 """What goes into an optimizer's step."""
 
-_STANDS_OUT = 2
-"""Floors from which on a distance is more than rounding."""
+_ENOUGH = 4
+"""Updates of a tensor that tell a factor from chance."""
 
-_REST = 0.5
-"""Part of what differs that the factor may leave unexplained; of rounding nearly all is."""
+_OF_A_MEDIAN = 1.86
+"""Standard error of the median of normal numbers, times the root of their count, in their median distance from it."""
 
-_NEARLY_ALL = 0.75
-"""Part of the tensors that must show the factor."""
-
-
-def _rounded(trace: Trace) -> float:
-    """Return the part of an update that 1 - beta^t in single precision can make; 0 for an optimizer without betas."""
-    betas = [trace.arrays.get(f"setting/betas.{place}") for place in range(2)]
-    bound = 0.0
-    for beta, of_its_error in zip(betas, (1.0, 0.5), strict=True):  # the second stands under a root
-        if beta is None or not 0 < (nearest := float(beta.max())) < 1:
-            return 0.0
-        bound += of_its_error / (1 - nearest)
-    return _ROUNDINGS * UNIT_ROUNDOFF["fp32"] * bound
+_SURE = 6
+"""Standard errors from which on a factor is no chance."""
 
 
-_ROUNDINGS = 2
-"""Of beta, and of its power."""
+def _parts(trace: Trace) -> Tensor:
+    """Return the part of each update that single precision can make: float64 [T]; 0 for an optimizer without betas."""
+    steps = 1 + torch.tensor(trace.layout.steps, dtype=torch.float64)
+    counted = 1 + trace.arrays["optimizer_step"]  # before the step
+    steps = torch.where(counted > 1, counted, steps)
+    if not trace.arrays.keys() >= set(_BETAS):
+        return torch.zeros_like(steps)
+    betas = [trace.arrays[name].nan_to_num(0.0).amax(1).clamp(0, 1) for name in _BETAS]
+    first, second = (_lost(beta, steps) for beta in betas)
+    rectified = _lost_of_variance(betas[1], steps) if "radam" in trace.layout.optimizer.lower() else 0.0
+    return first + (second + rectified) / 2  # which stand under a root
+
+
+_BETAS = ("setting/betas.0", "setting/betas.1")
+
+
+def _lost(beta: Tensor, steps: Tensor) -> Tensor:
+    """Return the part of 1 - beta^t that is lost if beta and its power are rounded to float32: float64 [T]."""
+    power = beta**steps
+    return (power / (1 - power) * _rounded(beta, steps)).nan_to_num(0.0, posinf=0.0)
+
+
+def _rounded(beta: Tensor, steps: Tensor) -> Tensor:
+    """Return the part of beta^t that is lost if beta and its power are rounded to float32: float64 [T]."""
+    return (beta.float().double() - beta).abs() / beta * steps + UNIT_ROUNDOFF["fp32"] * (steps > 1)
+
+
+def _lost_of_variance(beta: Tensor, steps: Tensor) -> Tensor:
+    """Return the part that RAdam's term for the variance loses (arXiv 1908.03265), which is a difference: [T]."""
+    power, longest = beta**steps, 2 / (1 - beta) - 1
+    taken = 2 * steps * power / (1 - power)
+    length = longest - taken
+    off = taken * (_lost(beta, steps) + _rounded(beta, steps))
+    part = off * (1 / (length - 4) + 1 / (length - 2) + 1 / length)
+    return torch.where(length > _RECTIFIED, part, 0.0).nan_to_num(0.0, posinf=0.0)
+
+
+_RECTIFIED = 5
+"""Length of the approximated average from which on RAdam divides by the root of the variance."""
