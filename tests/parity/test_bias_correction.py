@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import trainparity
 from tests.support.against_twins import LABELS, compared
+from trainparity.records.verdict import Verdict
 
 Correction = Callable[[float, Tensor], float]
 
@@ -25,9 +27,18 @@ def in_double(beta: float, steps: Tensor) -> float:
 class Adam(torch.optim.Adam):
     """Adam with corrections made as one says: torch makes them in float32 where steps are counted on the GPU."""
 
-    def __init__(self, model: nn.Module, correction: Correction, *, longer: float = 0.0, decay: float = 0.0) -> None:
-        super().__init__(model.parameters(), lr=0.01)
-        self._correction, self._lr, self._decay = correction, 0.01 * (1 + longer), decay
+    def __init__(
+        self,
+        model: nn.Module,
+        correction: Correction,
+        *,
+        lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        longer: float = 0.0,
+        decay: float = 0.0,
+    ) -> None:
+        super().__init__(model.parameters(), lr=lr, betas=betas)
+        self._correction, self._lr, self._decay = correction, lr * (1 + longer), decay
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -47,7 +58,7 @@ class Adam(torch.optim.Adam):
             parameter.mul_(1 - self._decay).addcdiv_(state["exp_avg"], root, value=-self._lr / first)
 
 
-def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin: int) -> None:
+def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin: int, *, steps: int = 12) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 10))
     for layer in model:
@@ -55,7 +66,7 @@ def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin
             nn.init.zeros_(layer.bias)
     optimizer, draws = make(model), torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(12):
+        for _ in range(steps):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
             optimizer.step()
@@ -64,17 +75,63 @@ def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin
 REFERENCE = partial(train, partial(Adam, correction=in_double))
 
 
-@pytest.mark.parametrize("reference", [REFERENCE, partial(train, lambda m: torch.optim.Adam(m.parameters(), lr=0.01))])
-def test_corrections_in_single_precision_are_the_same_training(reference: partial[None], tmp_path: Path) -> None:
+def judged(tmp_path: Path, steps: int = 12, **options: Any) -> Verdict:
+    """Judge corrections in single precision against those in double."""
+    runs = (
+        partial(train, partial(Adam, correction=correction, **options), steps=steps)
+        for correction in (in_double, in_single)
+    )
+    return compared(*runs, tmp_path)
+
+
+def test_corrections_in_single_precision_are_the_same_training_as_torchs(tmp_path: Path) -> None:
+    reference = partial(train, lambda model: torch.optim.Adam(model.parameters(), lr=0.01))
     verdict = compared(reference, partial(train, partial(Adam, correction=in_single)), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="each-tensor-shows-it"),
+        pytest.param({"lr": 0.001, "steps": 40}, id="weights-alone-show-it"),
+        pytest.param({"betas": (0.0, 0.999)}, id="one-beta-is-zero"),
+        pytest.param({"betas": (0.9, 0.9999)}, id="a-beta-nearer-to-one"),
+    ],
+)
+def test_corrections_in_single_precision_are_the_same_training(options: dict[str, Any], tmp_path: Path) -> None:
+    verdict = judged(tmp_path, **options)
+    assert verdict.verdict == "equivalent", verdict.explanation
     assert verdict.distance_over_floor is not None and verdict.distance_over_floor < 6
+
+
+def train_by_radam(in_single: bool, folder: Path, twin: int) -> None:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        optimizer = torch.optim.RAdam(model.parameters(), lr=0.01)
+        if in_single:
+            own = optimizer.step
+
+            def step() -> None:  # torch then computes with the tensor that counts steps, as on a GPU
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(torch.compiler, "is_compiling", lambda: True)
+                    own()
+
+            optimizer.step = step  # type: ignore[method-assign, assignment]
+        return optimizer
+
+    train(make, folder, twin)
+
+
+def test_what_radam_takes_from_the_variance_in_single_precision_is_the_same_training(tmp_path: Path) -> None:
+    verdict = compared(*(partial(train_by_radam, single) for single in (False, True)), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         pytest.param({"longer": 0.005}, id="another-rate"),
+        pytest.param({"longer": 2e-4}, id="hardly-another-rate"),
         pytest.param({"decay": 1e-5}, id="decay"),
         pytest.param({"correction": lambda beta, steps: 1.0}, id="none"),
         pytest.param({"correction": lambda beta, steps: in_double(beta, steps + 1)}, id="one-step-late"),
