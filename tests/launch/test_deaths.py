@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainparity.launch.deaths import Machine, for_want_of_room, reason
-from trainparity.training.spec import ENDED, EXIT_NO_ROOM, STACKS, Failure
+from trainparity.training.spec import CRASH, ENDED, EXIT_NO_ROOM, STACKS, Failure
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer"
 STACK = """Timeout (0:00:10)!
@@ -49,6 +49,15 @@ def test_an_exception_of_its_own_is_blamed_before_a_peers_and_before_what_it_bro
 def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path: Path, code: int, says: str) -> None:
     report(tmp_path, 0, PEER)
     assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
+
+
+def test_a_crash_is_told_with_the_line_that_called_compiled_code(tmp_path: Path) -> None:
+    report(tmp_path, 0, PEER)
+    crash = STACK.replace("Timeout (0:00:10)!", "Fatal Python error: Segmentation fault\n")
+    (tmp_path / CRASH.format(1)).write_text(crash.format(file="model.py", function="loss"))
+    (tmp_path / CRASH.format(0)).touch()
+    told = "rank 1 was ended by SIGSEGV (a segmentation fault, of compiled code), called from model.py:9 loss"
+    assert blamed(tmp_path, {1: -signal.SIGSEGV, 0: 1}) == told
 
 
 def test_a_rank_that_the_launcher_ends_has_told_that_there_was_no_room(tmp_path: Path) -> None:

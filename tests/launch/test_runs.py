@@ -152,6 +152,9 @@ def misbehaving(how: str, **options: Any) -> Params:
     return params({"name": "tests.support.misbehaving:Misbehaving", "options": {"how": how, **options}})
 
 
+LOSS = Path(__file__).parents[1] / "support/misbehaving.py"
+
+
 def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path, cold: None) -> None:
     status = run(misbehaving("raise", rank=1), "ddp")
     assert status.status == "failed"
@@ -164,6 +167,11 @@ def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path, cold: None)
     ("how", "name", "reason"),
     [
         ("kill", "ddp", "rank 1 was ended by SIGKILL"),  # and no word of rank 0, which lost its connection
+        (
+            "segfault",
+            "ddp",
+            f"rank 1 was ended by SIGSEGV (a segmentation fault, of compiled code), called from {LOSS}:",
+        ),
         ("os-exit", "plain", "rank 0 ended with exit code 0 before its training did"),
         ("exit", "plain", "rank 0: the program called sys.exit(0)"),
     ],

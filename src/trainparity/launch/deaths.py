@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainparity import hiding
 from trainparity.launch.supervision import GRACE_S
-from trainparity.training.spec import ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Failure
+from trainparity.training.spec import CRASH, ENDED, EXIT_INTERRUPTED, EXIT_NO_ROOM, STACKS, Failure
 
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _MEANING = {
@@ -81,14 +81,15 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
     # A rank that could say nothing died before those that lost their connection to it. The first code came first.
     silent = [rank for rank in codes if rank not in reports and not _by_launcher(rank, codes, reports)]
     if silent:
-        return _death(silent[0], codes[silent[0]], machine)
+        return _death(silent[0], codes[silent[0]], machine) + _crashed_in(work, silent[0])
     if gone:
         return f"rank {gone[0]} ended with exit code 0 before its training did, as by os._exit(0)"
     if reports:
         return _sentence(next(iter(reports.values())))
     if not codes:  # several machines, of which this one knows its own ranks only
         return "no rank of this machine failed, but no rank wrote a result"
-    return _death(*next(iter(codes.items())), machine)
+    rank, code = next(iter(codes.items()))
+    return _death(rank, code, machine) + _crashed_in(work, rank)
 
 
 _ECHO = re.compile(r"torch/distributed/|gloo|NCCL|Connection (closed|reset|refused)|Broken pipe|DistNetworkError")
@@ -134,6 +135,15 @@ def _death(rank: int, code: int, machine: Machine) -> str:
             return f"{text}, not by the kernel for want of memory: something else sent it"
         case None:
             return f"{text} (the system may have run out of memory)"
+
+
+def _crashed_in(work: Path, rank: int) -> str:
+    """Say where the Python of a rank was when compiled code crashed, if that is known."""
+    path = work / CRASH.format(rank)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    print(text, end="", file=sys.stderr)
+    place = _Place(text)
+    return f", called from {place.name}" if place.name else ""
 
 
 class _Stuck:

@@ -15,7 +15,7 @@ from trainparity.records import layout
 from trainparity.records.base import Record
 from trainparity.records.files import move_folder, write_text
 from trainparity.records.run import Status
-from trainparity.training.spec import ENDED, STACKS, Result, RunSpec
+from trainparity.training.spec import CRASH, ENDED, STACKS, Result, RunSpec
 
 _MADE_FROM = "made-from.json"
 
@@ -79,7 +79,7 @@ def _train(spec: RunSpec) -> Status:
         _MadeFrom.of(spec).write(report / _MADE_FROM)
     result = spec.work / "result.json"
     result.unlink(missing_ok=True)
-    for pattern in ("failure-*.json", ENDED.format("*"), STACKS.format("*")):
+    for pattern in ("failure-*.json", ENDED.format("*"), STACKS.format("*"), CRASH.format("*")):
         for old in spec.work.glob(pattern):
             old.unlink()
     spec.write(spec.work / "spec.json")

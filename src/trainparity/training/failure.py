@@ -1,16 +1,29 @@
 """What a rank says of its own death, for the launcher."""
 
 import errno
+import faulthandler
 import os
 import re
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainparity.errors import said
 from trainparity.measure.compilation import CACHES
-from trainparity.training.spec import Failure, RunSpec
+from trainparity.training.spec import CRASH, Failure, RunSpec
+
+
+@contextmanager
+def crashes_told(spec: RunSpec, rank: int) -> Iterator[None]:
+    """Write the stacks of all threads to a file if compiled code crashes meanwhile: no exception tells of that."""
+    with (spec.work / CRASH.format(rank)).open("w", encoding="utf-8") as file:
+        faulthandler.enable(file)
+        try:
+            yield
+        finally:
+            faulthandler.disable()
 
 
 def report(spec: RunSpec, rank: int, message: str, *, no_room: bool = False) -> None:

@@ -82,6 +82,9 @@ ENDED = "ended-{}"
 STACKS = "stacks-{}.txt"
 """In the work folder: where the rank of this number was when a step took too long; empty if none did."""
 
+CRASH = "crash-{}.txt"
+"""In the work folder: where the rank of this number was when a signal of compiled code ended it; empty if none did."""
+
 
 class Failure(Record):
     """Why a rank died, in `<work>/failure-<rank>.json`."""

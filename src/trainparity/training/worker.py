@@ -38,7 +38,12 @@ def main() -> int:
     rank = int(os.environ.get("RANK", "0"))
     try:
         end_with_owner()
-        with files_read(spec, rank) as keep, _deadline(spec, rank) as deadline, _process_group(spec) as execution:
+        with (
+            failure.crashes_told(spec, rank),
+            files_read(spec, rank) as keep,
+            _deadline(spec, rank) as deadline,
+            _process_group(spec) as execution,
+        ):
             run(spec, execution, deadline, before_checkpoint=keep)
     except Interrupted as error:
         if rank == 0:
