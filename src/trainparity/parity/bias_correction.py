@@ -83,7 +83,7 @@ class _Further:
 
 
 _TIMES = 4
-"""Times its part that is excused, whatever the margin is: right runs lay at up to 3."""
+"""Times its part that is excused, whatever the margin is: right runs lay at up to 1.8."""
 
 
 def _is_seen(left: Trace, right: Trace, floor: Floor, parts: Tensor) -> bool:
