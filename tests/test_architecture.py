@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     "parity": {"errors", "integers", "params", "records", "checkpoints", "whole_tensors"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
-        "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping", "whole_tensors",
+        "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",
         # It writes what parity reads.
         "parity.recording",
     },

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -18,7 +18,6 @@ from trainparity import checkpoints
 from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.perturb import perturb
 
-FULL = StateDictOptions(full_state_dict=True, cpu_offload=True)
 PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
 
 
@@ -54,8 +53,8 @@ def moved_alike(module: nn.Module) -> bool:
 
 def whole_alike(module: nn.Module) -> bool:
     """Tell whether tensors made whole one by one are what torch gathers of a state, on rank 0."""
-    sharded, gathered = (get_model_state_dict(module, options=options) for options in (checkpoints._SHARDED, FULL))
-    ours = checkpoints._on_rank_0(sharded)
+    ours = checkpoints._on_rank_0(get_model_state_dict(module, options=checkpoints._SHARDED))
+    gathered = get_model_state_dict(module, options=checkpoints._OPTIONS)
     return ours.keys() == gathered.keys() and all(torch.equal(ours[name], gathered[name]) for name in ours)
 
 
@@ -73,10 +72,8 @@ def loads_alike(module: nn.Module, folder: Path) -> bool:
     checkpoints.load(folder / "before", module, optimizer)
     checkpoints.save(folder / "after", module, optimizer, {}, {}, main=main)
     dist.barrier()
-    states = [load_file(folder / name / "state.safetensors") for name in ("before", "after")]
-    return states[0].keys() == states[1].keys() and all(
-        torch.equal(states[0][key], states[1][key]) for key in states[0]
-    )
+    before, after = (load_file(folder / name / "state.safetensors") for name in ("before", "after"))
+    return before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
 def main(path: Path) -> None:

@@ -7,14 +7,15 @@ no twin shows, as its rounding points anywhere.
 """
 
 import math
-from functools import cache
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, distances, norms, ratio, sketches, with_all
-from trainparity.parity.floor import Floor
+from trainparity.parity.distance import Compared, distances, norms, sketches
+from trainparity.parity.floor import Floor, before_each_step
 from trainparity.parity.margin import MARGIN, is_coarse, margin_of
+from trainparity.parity.normalisation import accumulated, in_lengths
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Trace
 
@@ -30,7 +31,7 @@ def further(left: Trace, right: Trace, floor: Floor) -> Floor:
     if is_coarse(left.layout) or not left.layout.steps:
         return floor
     parts = torch.minimum(_parts(left), _parts(right))
-    return _Further(left, floor, parts, _is_seen(left, right, floor, parts)) if parts.any() else floor
+    return _Further(left, right, floor, parts) if parts.any() else floor
 
 
 class _Further:
@@ -39,34 +40,33 @@ class _Further:
     Where that is seen, what they make is off by that part of what it has changed since its window began.
     """
 
-    def __init__(self, reference: Trace, floor: Floor, parts: Tensor, seen: bool) -> None:
-        self._reference, self._floor, self._seen = reference, floor, seen
+    def __init__(self, reference: Trace, right: Trace, floor: Floor, parts: Tensor) -> None:
+        self._reference, self._right, self._floor, self._possible = reference, right, floor, parts
         self._parts = _TIMES / margin_of(reference.layout, MARGIN) * parts[:, None]
         self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
         self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
-        self._widened = cache(self._widen)
+        self._floors: dict[Compared, Tensor] = {}
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
-        return self._widened(kind)
+        if kind not in self._floors:
+            self._floors[kind] = self._widen(kind)
+        return self._floors[kind]
+
+    @cached_property
+    def _seen(self) -> bool:
+        return _is_seen(self._reference, self._right, self._floor, self._possible)
 
     def _widen(self, kind: Compared) -> Tensor:
-        floor = self._floor[kind]
+        floor, reference = self._floor[kind], self._reference
+        if kind in ("start", "weight"):
+            moved = accumulated(reference, self._parts * norms(reference, "update"))
+            if kind == "start":
+                moved = before_each_step(reference, moved)
+            return torch.maximum(floor, in_lengths(reference, kind, moved))
         if kind == "update":
             floor = torch.maximum(floor, self._parts)
-        if kind in ("start", "weight"):
-            return torch.maximum(floor, self._relative(self._moved(since=kind == "start"), kind))
-        if not self._seen:
-            return floor
-        return floor + self._relative(self._changed(kind), kind)
-
-    def _moved(self, since: bool) -> Tensor:
-        """Add up by how much each step moves the weights further: [T, P]; `since`: all steps but the last."""
-        steps = torch.tensor(self._reference.layout.steps)
-        passed = steps.diff(prepend=steps[:1] - 1)[:, None]  # one that is not traced goes as far as the next that is
-        each = self._parts * norms(self._reference, "update") * passed
-        windows = self._reference.layout.windows()
-        return torch.cat([each[window].cumsum(0) - (each[window] if since else 0) for window in windows])
+        return floor + in_lengths(reference, kind, self._changed(kind)) if self._seen else floor
 
     def _changed(self, kind: Compared) -> Tensor:
         """Return the part of what tensors have changed, at most, since their window began: [T, tensors]."""
@@ -77,9 +77,6 @@ class _Further:
             for window in self._reference.layout.windows()
         ]
         return torch.cat(changed)
-
-    def _relative(self, moved: Tensor, kind: Compared) -> Tensor:
-        return ratio(with_all(moved), with_all(norms(self._reference, kind))).nan_to_num(0.0, posinf=0.0)
 
 
 _TIMES = 4

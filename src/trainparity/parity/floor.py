@@ -111,7 +111,7 @@ class NoiseFloor:
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
         if kind == "start" and decomposes(reference):
-            floor = torch.maximum(floor, _before_each_step(reference, self._floors["weight"]))
+            floor = torch.maximum(floor, before_each_step(reference, self._floors["weight"]))
         return floor
 
     def _not_finite(self, twins: Sequence[Trace], kind: Compared, apart: Tensor) -> str | None:
@@ -172,8 +172,8 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     return torch.nn.functional.pad(floor, (0, 1))
 
 
-def _before_each_step(reference: Trace, weights: Tensor) -> Tensor:
-    """Return the floor of weights that the step before has made, [T, P + 1]; zeros where a window begins."""
+def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
+    """Return what the step before has made of weights, as a floor, [T, ...]; zeros where a window begins."""
     before = torch.zeros_like(weights)
     for window in reference.layout.windows():
         before[window.start + 1 : window.stop] = weights[window.start : window.stop - 1]

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import norms, ratio, with_all
+from trainparity.parity.distance import Compared, norms, ratio, with_all
 from trainparity.parity.margin import MARGIN, margin_of
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
@@ -102,11 +102,16 @@ _JUMPS = 5
 def _relative(reference: Trace, kind: Literal["update", "weight"], moved: Tensor) -> Tensor:
     """Return by how much of their length updates, or weights, are apart that each step moves so: [T, tensors + 1]."""
     if kind == "weight":
-        moved = _accumulated(reference, moved)
+        moved = accumulated(reference, moved)
+    return in_lengths(reference, kind, moved)
+
+
+def in_lengths(reference: Trace, kind: Compared, moved: Tensor) -> Tensor:
+    """Return by how much of their length tensors of a kind are moved: [T, tensors] to [T, tensors + 1]."""
     return ratio(with_all(moved), with_all(norms(reference, kind))).nan_to_num(0.0, posinf=0.0)
 
 
-def _accumulated(reference: Trace, moved: Tensor) -> Tensor:
+def accumulated(reference: Trace, moved: Tensor) -> Tensor:
     """Add up over each window what every step, traced or not, moves the weights: [T, tensors]."""
     steps = torch.tensor(reference.layout.steps)
     passed = steps.diff(prepend=steps[:1] - 1)[:, None]

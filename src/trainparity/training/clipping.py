@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from trainparity.whole_tensors import whole
+from trainparity.parity.recording.shards import full
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> None:
@@ -23,14 +23,10 @@ def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> None:
     if len(gradients) < 2:
         nn.utils.clip_grad_norm_(parameters, max_norm)
         return
-    norms = [_whole(nn.utils.get_total_norm(part)) for part in gradients.values()]
+    norms = [full(nn.utils.get_total_norm(part)).to(part[0].device) for part in gradients.values()]
     # One by one: a foreach operation takes tensors of one mesh.
     nn.utils.clip_grads_with_norm_(parameters, max_norm, torch.linalg.vector_norm(torch.stack(norms)), foreach=False)
 
 
 def _mesh(gradient: Tensor) -> DeviceMesh | None:
     return gradient.device_mesh if isinstance(gradient, DTensor) else None
-
-
-def _whole(norm: Tensor) -> Tensor:
-    return whole(norm).to(norm.device) if isinstance(norm, DTensor) else norm

@@ -7,7 +7,6 @@ import re
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from trainparity.errors import said
@@ -15,15 +14,9 @@ from trainparity.measure.compilation import CACHES
 from trainparity.training.spec import CRASH, Failure, RunSpec
 
 
-@contextmanager
-def crashes_told(spec: RunSpec, rank: int) -> Iterator[None]:
-    """Write the stacks of all threads to a file if compiled code crashes meanwhile: no exception tells of that."""
-    with (spec.work / CRASH.format(rank)).open("w", encoding="utf-8") as file:
-        faulthandler.enable(file)
-        try:
-            yield
-        finally:
-            faulthandler.disable()
+def tell_crashes(spec: RunSpec, rank: int) -> None:
+    """Have the stacks of all threads written to a file if compiled code crashes: no exception tells of that."""
+    faulthandler.enable((spec.work / CRASH.format(rank)).open("w", encoding="utf-8"))  # which it keeps open
 
 
 def report(spec: RunSpec, rank: int, message: str, *, no_room: bool = False) -> None:

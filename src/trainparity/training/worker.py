@@ -38,12 +38,8 @@ def main() -> int:
     rank = int(os.environ.get("RANK", "0"))
     try:
         end_with_owner()
-        with (
-            failure.crashes_told(spec, rank),
-            files_read(spec, rank) as keep,
-            _deadline(spec, rank) as deadline,
-            _process_group(spec) as execution,
-        ):
+        failure.tell_crashes(spec, rank)
+        with files_read(spec, rank) as keep, _deadline(spec, rank) as deadline, _process_group(spec) as execution:
             run(spec, execution, deadline, before_checkpoint=keep)
     except Interrupted as error:
         if rank == 0:
