@@ -1,13 +1,15 @@
 """Which files and distributions a program's imports reach, found without running them."""
 
+import ast
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import numpy
 import pytest
 
-from trainparity.closure import closure_of, reach
+from trainparity.closure import closure_of, imports, modules, reach
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ import sys
 import trainparity.training.worker, trainparity.strategies.ddp, tests.support.mlp
 ours = ("trainparity", "tests", "examples")
 own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
-from trainparity.closure import closure_of, reach
+from trainparity.closure import closure_of, imports, modules, reach
 found = closure_of(["trainparity.training.worker", "trainparity.strategies.ddp", "tests.support.mlp"])
 files = {n.replace(".", "/") for n in own}
 known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}
@@ -118,3 +120,24 @@ print(sorted(files - known - registries))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_statements_alone_tell_what_the_whole_tree_does() -> None:
+    for path in Path(reach.__file__).parents[1].rglob("*.py"):
+        whole = imports._executed(ast.parse(path.read_bytes()), expressions=True)
+        assert set(imports.imported(path, "a.b")) == set(imports._names(whole, "a.b")), path
+
+
+def test_a_call_inside_an_expression_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text("match 1:\n    case _:\n        x = [f(__import__('json')) for _ in ()]\n        import csv\n")
+    assert set(imports.imported(file, "")) == {"json", "csv"}
+    file.write_text("y = (lambda: importlib.ｉmport_module('html'))\n", encoding="utf-8")
+    assert imports.imported(file, "") == ("html",)
+
+
+def test_a_module_of_another_name_is_its_distributions() -> None:
+    installed = packages_distributions()
+    for top in ("yaml", "PIL", "sklearn", "torch", "_pytest", "dateutil"):
+        assert modules._distribution(top) in {top, *installed[top]}
+    assert modules._distribution("PIL") == "pillow" and modules._distribution("not_there") == "not_there"

@@ -1,7 +1,7 @@
 """Which dotted names a file can import, read from its syntax tree."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,15 +18,18 @@ def imported(path: Path, package: str) -> tuple[str, ...]:
 
 @cache
 def _parsed(path: Path, package: str, _changed_ns: int, _size: int) -> tuple[str, ...]:
+    source = path.read_bytes()
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = ast.parse(source, filename=str(path))
     except (SyntaxError, ValueError):  # who imports it will say so
         return ()
-    return tuple(_names(tree, package))
+    # Of an identifier there are other spellings, which are not ASCII.
+    calls = not source.isascii() or any(name.encode() in source for name in _DYNAMIC)
+    return tuple(_names(_executed(tree, expressions=calls), package))
 
 
-def _names(tree: ast.AST, package: str) -> Iterator[str]:
-    for node in _executed(tree):
+def _names(nodes: Iterable[ast.AST], package: str) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -38,16 +41,22 @@ def _names(tree: ast.AST, package: str) -> Iterator[str]:
                 yield argument.value
 
 
-def _executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk a tree but for what only type checkers read."""
+def _executed(tree: ast.AST, *, expressions: bool) -> Iterator[ast.AST]:
+    """Walk a tree but for what only type checkers read; through its `expressions`, too, which are most of it."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
             waiting += node.orelse
-        else:
+        elif expressions:
             waiting += ast.iter_child_nodes(node)
+        else:
+            waiting += (inner for field in _STATEMENTS for inner in getattr(node, field, ()))
+
+
+_STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where a statement holds others, or what holds others."""
 
 
 def _last_name(node: ast.expr) -> str:

@@ -15,7 +15,7 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from trainparity.hashing import MISSING
@@ -104,18 +104,28 @@ def _installed(path: Path) -> bool:
     return any(part in ("site-packages", "dist-packages") for part in path.parts)
 
 
+@cache
 def _distribution(top: str) -> str:
-    """Return the distribution that holds a top-level module."""
+    """Return the distribution that holds a top-level module, by its own name where that is of another one."""
     try:
         version(top)
         return top
     except PackageNotFoundError:
-        return next(iter(_by_module().get(top, ())), top)
+        return next((one.name for one in distributions() if _holds(one, top)), top)
 
 
-_by_module = cache(packages_distributions)  # reads every distribution's list of files: 0.2 s
+def _holds(distribution: Distribution, top: str) -> bool:
+    """Tell whether a distribution installs a top-level module, as it says of itself, or by its list of files.
+
+    As `importlib.metadata.packages_distributions` does, which makes a path of each file.
+    """
+    if said := distribution.read_text("top_level.txt"):
+        return top in said.split()
+    files = "\n" + (distribution.read_text("RECORD") or "")
+    return f"\n{top}/" in files or f"\n{top}." in files
 
 
+@cache
 def version_of(distribution: str) -> str:
     """Return the version of a distribution, `MISSING` if it has no metadata."""
     try:
