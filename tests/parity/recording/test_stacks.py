@@ -1,5 +1,6 @@
 """Tensors measured together: each as it is alone, in its place."""
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 
@@ -102,6 +103,33 @@ def test_later_each_is_told_its_own(sizes: list[int | None]) -> None:
     later.drop()
     later.finish()
     assert told not in found
+
+
+def test_what_is_copied_together_keeps_its_bits_and_shapes() -> None:
+    made = [torch.tensor([[1.5, torch.nan, -0.0]]).double(), torch.tensor([-1, 2**63 - 1]), torch.tensor(0.5).double()]
+    made += [torch.zeros(0, 4, dtype=torch.float64), torch.arange(6).view(2, 3).T]
+    for before, after in zip(made, stacks._apart(stacks._together(made), made), strict=True):
+        assert after.dtype == before.dtype and after.shape == before.shape
+        assert torch.equal(after.view(torch.int64), before.contiguous().view(torch.int64))
+
+
+@pytest.mark.cuda
+def test_a_gpu_is_waited_for_once() -> None:
+    measures = stacks.digests, stacks.norms, stacks.sketches(SKETCH)
+    tensors = [random(size) for size in (3, 300, LONG, 5000, 2 * LONG)]
+    there = [tensor.cuda() for tensor in tensors]
+    stacks.measured(there, *measures)  # signs and weights of places are made there
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            digests, norms, sketches = stacks.measured(there, *measures)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(said) == 1
+    expected = stacks.measured(tensors, *measures)
+    assert torch.equal(digests, expected[0])
+    assert torch.allclose(norms, expected[1], rtol=1e-12) and torch.allclose(sketches, expected[2], atol=1e-9)
 
 
 def test_what_stands_for_a_measure_has_its_shape() -> None:

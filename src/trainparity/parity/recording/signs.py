@@ -42,13 +42,13 @@ class Signs:
         """Take samples by their identities, int64 [B], and the tokens that they are made of, if they are."""
         self._hashes = mix(samples + 1) * (samples != STAND_IN)
         """Int64 [B]: each bit is a random sign. Zero for a row that is no sample."""
-        self._tokens = tokens
+        self._count, self._tokens = samples.shape[0], tokens
         self._made: dict[tuple[int, torch.device], Tensor] = {}
         """Signs that were asked for, by their number and device."""
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        return len(self._hashes)
+        return self._count
 
     def numbers(self, tensor: Tensor) -> int:
         """Return how many numbers a tensor [B * n, ...] has of the samples' own."""
@@ -59,15 +59,15 @@ class Signs:
 
         None where these are no samples. Of sequences their own tokens alone are summed where that is asked for.
         """
-        if len(tensor) % len(self._hashes):
+        if tensor.shape[0] % self._count:  # not `len`, which asks whether tensors are traced
             return None
-        rows = where_float64_is(as_real(tensor.detach())).reshape(len(self._hashes), -1)
+        rows = where_float64_is(as_real(tensor.detach())).reshape(self._count, -1)
         width = self._tokens.width(tensor) if self._tokens else 0
         if self._tokens and width and own_alone:
             rows = self._tokens.own_alone(rows)
         signs = self._of(signs_used(_LENGTH * width or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
-        if len(rows) <= at_once:
+        if self._count <= at_once:
             return rows.double().T @ signs
         parts = zip(torch.split(rows, at_once), torch.split(signs, at_once), strict=True)
         # Samples that are padded to another length keep the places of their numbers.

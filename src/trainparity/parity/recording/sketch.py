@@ -45,15 +45,15 @@ class Sketcher:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Project a tensor of any shape: float64 [size] on the CPU."""
-        return self.of_rows(numbers_of(tensor))
+        return self.of_rows(numbers_of(tensor)).cpu()
 
     def of_rows(self, rows: Tensor) -> Tensor:
-        """Project each row of numbers [..., L]: float64 [..., size] on the CPU."""
+        """Project each row of numbers [..., L]: float64 [..., size], where these are, or where float64 is."""
         rows = where_float64_is(rows)
         if rows.shape[-1] <= self._length:
-            return (self._sums(rows) * self._chunk_signs[0]).cpu()
+            return self._sums(rows) * self._chunk_signs[0]
         chunks = zip(_split(rows, self._length), self._chunk_signs, strict=False)
-        return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks]).cpu()
+        return reduce(add, [self._sums(chunk) * sign for chunk, sign in chunks])
 
     def _sums(self, part: Tensor) -> Tensor:
         """Project up to a chunk's numbers, without the chunk's own sign: float64 [..., size]."""
@@ -93,12 +93,12 @@ def norm(tensor: Tensor) -> float:
 
 
 def norms_of_rows(rows: Tensor) -> Tensor:
-    """Return the L2 norm of each row of numbers [..., L], summed in float64: float64 [...] on the CPU."""
+    """Return the L2 norm of each row of numbers [..., L], summed in float64: float64 [...], where float64 is."""
     rows = where_float64_is(rows)
     if rows.device.type != "cpu":
         rows = rows if rows.is_floating_point() else rows.double()
         lengths: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
-        return lengths.cpu()
+        return lengths
     # On a CPU vector_norm turns numbers into float64 one by one, at six times the cost.
     if rows.shape[-1] <= _CACHED // 2:
         return rows.to(torch.float64, copy=True).square_().sum(-1).sqrt_()
@@ -117,14 +117,17 @@ def levels(tensor: Tensor) -> Tensor:
     ones, the last one the smaller ones. Zeros are on none.
     """
     numbers = numbers_of(tensor)
-    return levels_of_rows(numbers[None], [len(numbers)])[0]
+    return levels_of_rows(numbers[None], [len(numbers)])[0].cpu()
 
 
 def levels_of_rows(rows: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return the same for each row of numbers [n, L], of which it has so many before its padding: [n, LEVELS]."""
+    """Return the same for each row of numbers [n, L], of which it has so many before its padding: [n, LEVELS].
+
+    Where float64 is.
+    """
     rows = where_float64_is(rows)
-    count = torch.tensor(counts, dtype=torch.float64)[:, None]
-    length, root = torch.linalg.vector_norm(rows.float(), dim=-1, keepdim=True), count.sqrt().float().to(rows.device)
+    count = torch.tensor(counts, dtype=torch.float64)[:, None].to(rows.device, non_blocking=True)
+    length, root = torch.linalg.vector_norm(rows.float(), dim=-1, keepdim=True), count.sqrt().float()
     first = torch.arange(len(rows), device=rows.device)[:, None] * _FIELDS
     fields = torch.zeros(len(rows) * _FIELDS, dtype=torch.int64, device=rows.device)
     zeros = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
@@ -135,8 +138,8 @@ def levels_of_rows(rows: Tensor, counts: Sequence[int]) -> Tensor:
         zeros += (relative == 0).sum(-1)
     of_rows = fields.view(-1, _FIELDS)
     of_rows[:, 0] -= zeros
-    found = torch.zeros(len(rows), LEVELS, dtype=torch.int64)
-    return found.index_add(1, _level_of_field(), of_rows[:, :-1].cpu()).double() / count.clamp(min=1)
+    found = torch.zeros(len(rows), LEVELS, dtype=torch.int64, device=rows.device)
+    return found.index_add(1, _level_of_field(rows.device), of_rows[:, :-1]).double() / count.clamp(min=1)
 
 
 _FIELDS = 256
@@ -144,12 +147,12 @@ _FIELDS = 256
 
 
 @cache
-def _level_of_field() -> Tensor:
+def _level_of_field(device: torch.device) -> Tensor:
     """Return the level of each exponent field but the last, whose numbers are not finite: int64 [255].
 
     A number of field f lies from 2^(f-127) to 2^(f-126).
     """
-    return (126 - torch.arange(_FIELDS - 1)).clamp(0, 2 * LEVELS - 1) // 2
+    return (126 - torch.arange(_FIELDS - 1, device=device)).clamp(0, 2 * LEVELS - 1) // 2
 
 
 def digest(tensor: Tensor) -> int:
@@ -158,14 +161,14 @@ def digest(tensor: Tensor) -> int:
 
 
 def digests_of_rows(rows: Tensor) -> Tensor:
-    """Hash the bits of each row of numbers [..., L]: int64 [...] on the CPU. Of up to a chunk, zeros may be padding."""
+    """Hash the bits of each row of numbers [..., L]: int64 [...], where they are. Of up to a chunk zeros may pad."""
     bits = rows.contiguous()
     bits = bits.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}[bits.element_size()])
     total = torch.zeros(bits.shape[:-1], dtype=torch.int64, device=bits.device)
     for index, part in enumerate(_split(bits, _CHUNK)):
         # Powers of an odd number, and odd weights: no factor is lost modulo 2^64.
         total = total * _MIX[0] + _weighted(part) + index
-    return total.cpu()
+    return total
 
 
 def _weighted(bits: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from trainparity.parity.recording.sketch import (
     Sketcher,
@@ -30,7 +30,7 @@ class Stack(NamedTuple):
 
 
 Measure = Callable[[Stack], Tensor]
-"""What is measured of each row of a stack: [n, ...] on the CPU."""
+"""What is measured of each row of a stack: float64 or int64 [n, ...], where the stack is or float64 is."""
 
 
 def sketches(sketch: Sketcher) -> Measure:
@@ -66,20 +66,22 @@ def measured(tensors: Iterable[Tensor | None], *measures: Measure) -> list[Tenso
     """
     stacks, count = Stacks(), 0
     places: list[int] = []
-    found: list[list[Tensor]] = []
+    made: list[Tensor] = []
 
     def add(stack: Stack) -> None:
         places.extend(stack.places)
-        found.append([measure(stack) for measure in measures])
+        made.extend(measure(stack) for measure in measures)
 
     for count, tensor in enumerate(tensors, 1):
         if tensor is not None and (full := stacks.add(count - 1, numbers_of(tensor))):
             add(full)
     for rest in stacks.take():
         add(rest)
-    if not found:
+    if not made:
         add(_NOTHING)
-    whole = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*found, strict=True)]
+    found = on_cpu(made)
+    by_measure = [found[first :: len(measures)] for first in range(len(measures))]
+    whole = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in by_measure]
     if places == [*range(count)]:
         return whole
     at = torch.tensor(places, dtype=torch.int64)
@@ -89,16 +91,39 @@ def measured(tensors: Iterable[Tensor | None], *measures: Measure) -> list[Tenso
 _NOTHING = Stack([], torch.zeros(0, 0), [])
 
 
+def on_cpu(made: Sequence[Tensor]) -> list[Tensor]:
+    """Return float64 and int64 tensors on the CPU, by one copy from each device: each waits for all that it computes.
+
+    They are taken as int64 together, which changes no bit.
+    """
+    found = list(made)
+    elsewhere = {each.device for each in found if each.device.type != "cpu"}
+    for device in elsewhere:
+        there = {place: each for place, each in enumerate(made) if each.device == device}
+        copied = _apart(_together([*there.values()]).cpu(), [*there.values()])
+        for place, each in zip(there, copied, strict=True):
+            found[place] = each
+    return found
+
+
+def _together(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1).view(torch.int64) for tensor in tensors])
+
+
+def _apart(numbers: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
+    for part, tensor in zip(torch.split(numbers, [tensor.numel() for tensor in like]), like, strict=True):
+        yield part.view(tensor.dtype).view(tensor.shape)
+
+
 class Later:
-    """A measure of tensors that come one by one: of a small one it is known when enough of them have come."""
+    """A measure of tensors that come one by one: of each it is told when all have come."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
-        self._stacks = Stacks()
-        self._told: list[Callable[[Tensor], object]] = []
+        self.drop()
 
     def add(self, tensor: Tensor, tell: Callable[[Tensor], object], *, copied: bool = False) -> None:
-        """Measure a tensor; `tell` is given what was measured, at once or later.
+        """Measure a tensor; `tell` is given what was measured, later.
 
         Args:
             tensor: It.
@@ -108,23 +133,32 @@ class Later:
         numbers = numbers_of(tensor)
         self._told.append(tell)
         place = len(self._told) - 1
-        at_once = _beside(numbers.device)
-        if full := _alone(place, numbers) if at_once else self._stacks.add(place, numbers, copied=copied):
-            self._tell(full)
+        if _beside(numbers.device):
+            self._places.append(place)
+            self._made.append(self._measure(_alone(place, numbers)).cpu())
+        elif full := self._stacks.add(place, numbers, copied=copied):
+            self._look(full)
+
+    def _look(self, stack: Stack) -> None:
+        self._places += stack.places
+        self._made.append(self._measure(stack))
 
     def finish(self) -> None:
-        """Measure all that has come."""
+        """Measure all that has come, and tell it."""
         for rest in self._stacks.take():
-            self._tell(rest)
-        self._told.clear()
+            self._look(rest)
+        values = (value for rows in on_cpu(self._made) for value in rows)
+        for place, value in zip(self._places, values, strict=True):
+            self._told[place](value)
+        self.drop()
 
     def drop(self) -> None:
-        """Forget what has come and was not measured."""
-        self._stacks, self._told = Stacks(), []
-
-    def _tell(self, stack: Stack) -> None:
-        for place, value in zip(stack.places, self._measure(stack), strict=True):
-            self._told[place](value)
+        """Forget what has come and was not told."""
+        self._stacks = Stacks()
+        self._told: list[Callable[[Tensor], object]] = []
+        self._places: list[int] = []
+        self._made: list[Tensor] = []
+        """Of the tensors of these places, in their order."""
 
 
 def _beside(device: torch.device) -> bool:
@@ -191,4 +225,19 @@ def _alone(place: int, numbers: Tensor) -> Stack:
 
 def _stacked(waiting: Sequence[tuple[int, Tensor]]) -> Stack:
     places, numbers = zip(*waiting, strict=True)
-    return Stack([*places], pad_sequence([*numbers], batch_first=True), [each.numel() for each in numbers])
+    counts = tuple(each.shape[0] for each in numbers)
+    if min(counts) == max(counts):
+        return Stack([*places], torch.stack(numbers), [*counts])
+    # A copy of each tensor into its row, as `pad_sequence` makes them, would be a launch for each.
+    flat = torch.cat([*numbers, numbers[0].new_zeros(1)])
+    rows = flat.index_select(0, _padded(counts, flat.device)).view(len(counts), -1)
+    return Stack([*places], rows, [*counts])
+
+
+@lru_cache(maxsize=64)  # each traced step stacks tensors of the same lengths
+def _padded(counts: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return where the numbers of rows of so many lie, of rows one after the other and a zero: int32 [n * L]."""
+    places = torch.arange(max(counts), dtype=torch.int32)
+    lengths = torch.tensor(counts, dtype=torch.int32)[:, None]
+    firsts = lengths.cumsum(0, dtype=torch.int32) - lengths
+    return torch.where(places < lengths, firsts + places, sum(counts)).int().flatten().to(device)
