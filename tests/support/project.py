@@ -66,7 +66,7 @@ class Project:
 
 def in_copy(folder: Path) -> dict[str, str]:
     """Return the variables of a command in a copy: its sources are imported, and `python` is a warm one."""
-    folders = (Path(warm.python(*DVC)).parent, Path(sys.executable).parent, os.environ["PATH"])
+    folders = (Path(warm.python(*DVC, ours=False)).parent, Path(sys.executable).parent, os.environ["PATH"])
     path = os.pathsep.join(map(str, folders))
     return {**os.environ, "PYTHONPATH": str(folder / "src"), "COLUMNS": "160", "PATH": path}
 

@@ -2,8 +2,7 @@
 
 Starting Python, torch and what a first optimizer imports takes 3 s, more than nearly all that the tests train. Where
 starting a process is not what is tested, `python()` is an executable that takes Python's place on a command line: it
-sends its arguments, environment, folder and open files to a server, and ends as the forked process ends. Of this
-project the server imports nothing, as tests edit it.
+sends its arguments, environment, folder and open files to a server, and ends as the forked process ends.
 """
 
 import atexit
@@ -32,6 +31,12 @@ LIBRARIES = (
     "pydantic", "rich.table", "safetensors.torch", "sklearn.datasets", "typer", "yaml",
 )  # fmt: skip
 
+OURS = (
+    "trainparity.attach.process", "trainparity.cli", "trainparity.parity.compare", "trainparity.parity.recorder",
+    "trainparity.running.ab", "trainparity.running.record", "trainparity.training.worker",
+)  # fmt: skip
+"""Of this project what most commands import."""
+
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -51,13 +56,14 @@ sys.exit(status)
 
 
 @cache
-def python(*libraries: str) -> str:
+def python(*libraries: str, ours: bool = True) -> str:
     """Return a warm Python, which lasts as long as this process; on Linux only, elsewhere it is Python itself.
 
     macOS's frameworks do not survive a fork.
 
     Args:
         libraries: Modules that it imports beside those of most trainings; one server for each set of them.
+        ours: Whether it has imported this project, too; not for a test that runs an edited copy.
     """
     if sys.platform != "linux":
         return sys.executable
@@ -66,7 +72,7 @@ def python(*libraries: str) -> str:
     address, executable = f"{folder.name}/socket", Path(folder.name) / "python"
     executable.write_text(CLIENT.format(python=sys.executable, address=address), encoding="utf-8")
     executable.chmod(0o755)
-    command = [sys.executable, __file__, address, *LIBRARIES, *libraries]
+    command = [sys.executable, __file__, address, *LIBRARIES, *(OURS if ours else ()), *libraries]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout and server.stdout.readline() == b"ready\n"
     atexit.register(server.communicate)  # it ends when its input ends
