@@ -1,11 +1,15 @@
 """Training state on disk, unsharded: every strategy can load what any other has saved."""
 
+import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -53,21 +57,89 @@ def save(
     """Write the state of model and optimizer, with other tensors and JSON values, whole or not at all.
 
     Every rank must call it; rank 0 (`main`) writes.
+
+    Raises:
+        RecordError: a parameter has no numbers, or the optimizer keeps something of it that is none and no tensor.
     """
+    _check(optimizer)
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
+    numbers: dict[str, dict[str, float]] = {}
     if optimizer.state:  # before the first step there is no state, and get_optimizer_state_dict would create some
         state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_gathered(model))
-        groups = state.get("param_groups", [])
+        groups = [_as_json(group) for group in state.get("param_groups", [])]
         for name, values in state.get("state", {}).items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in _on_rank_0(values).items()}
+            numbers[name] = {key: value for key, value in values.items() if isinstance(value, bool | int | float)}
     if not main:
         return
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
     with replacing(folder) as unfinished:
         unfinished.mkdir()
         save_tensors(tensors, unfinished / "state.safetensors")
-        write_text(unfinished / "state.json", json.dumps({"param_groups": groups, "scalars": scalars}))
+        values = {"param_groups": groups, "numbers": numbers, "scalars": scalars}
+        values["checksum"] = _checksum(values, unfinished / "state.safetensors")
+        write_text(unfinished / "state.json", json.dumps(values))
+
+
+def _check(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse, on every rank, a state of which a part can't be written."""
+    kept = [(key, value) for state in optimizer.state.values() for key, value in state.items()]
+    options = [(key, value) for group in optimizer.param_groups for key, value in group.items()]
+    odd = [one for one in kept if not isinstance(one[1], _NUMBERS)]
+    odd += [one for one in options if not _is_plain(one[1])]
+    if odd:
+        key, value = odd[0]
+        raise RecordError(
+            f"the state of a training cannot be kept: its {type(optimizer).__name__} holds a {type(value).__name__} as "
+            f"{key!r}, which is no tensor and no number. Record without windows (`every`)"
+        )
+
+
+_NUMBERS = (Tensor, bool, int, float, type(None))
+
+
+def _is_plain(option: object) -> bool:
+    """Tell whether torch gathers an option from ranks: it refuses a function or a set."""
+    if isinstance(option, Mapping):
+        return all(map(_is_plain, option.values()))
+    return all(map(_is_plain, option)) if isinstance(option, list | tuple) else isinstance(option, (*_NUMBERS, str))
+
+
+def _as_json(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's parameters and those of its options that are JSON values, not tensors."""
+    found = {}
+    for key, value in group.items():
+        with suppress(TypeError):
+            json.dumps(value)
+            found[key] = value
+    return found
+
+
+def _checksum(values: Mapping[str, Any], tensors: Path) -> str:
+    """Return the SHA-256 of a state: of its JSON values and its file of tensors."""
+    with tensors.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+    found.update(json.dumps({key: value for key, value in values.items() if key != "checksum"}).encode())
+    return found.hexdigest()
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the JSON values and the tensors of a state.
+
+    Raises:
+        RecordError: one of its files is missing or damaged.
+    """
+    tensors = folder / "state.safetensors"
+    try:
+        values: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        if _checksum(values, tensors) != values.get("checksum"):
+            raise RecordError(f"{folder}: damaged: its files are not as they were written, or of an earlier version")
+        return values, load_file(tensors)
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be read: {error}") from None
+    except (ValueError, SafetensorError) as error:
+        raise RecordError(f"{folder}: damaged: {error}") from None
 
 
 def load(
@@ -75,27 +147,30 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load what `save` wrote into model and optimizer, on every rank; return the extra tensors and scalars.
 
-    With `keep_settings` the optimizer's state is loaded, its learning rate and other options are not.
+    With `keep_settings` the optimizer's state is loaded, its learning rate and other options are not; nor is in any
+    case an option that is no JSON value.
+
+    Raises:
+        RecordError: a file is missing or damaged.
     """
-    values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    values, written = _read(folder)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
-    for name, tensor in load_file(folder / "state.safetensors").items():
+    for name, tensor in written.items():
         part, _, key = name.partition(".")
         parts[part][key] = tensor
     held: dict[str, Any] = get_model_state_dict(model, options=_SHARDED)
     tensors: dict[str, Any] = {name: _as_held(tensor, held.get(name)) for name, tensor in parts["model"].items()}
     set_model_state_dict(model, tensors, options=_SHARDED)
     if values["param_groups"]:
-        state: dict[str, dict[str, Tensor]] = {}
+        state: dict[str, dict[str, Any]] = {name: dict(kept) for name, kept in values["numbers"].items()}
         for name, tensor in parts["optimizer"].items():
             parameter, _, key = name.rpartition(".")
             state.setdefault(parameter, {})[key] = _as_held(tensor, held.get(parameter))
         optimizer_state = {"state": state, "param_groups": values["param_groups"]}
         own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         set_optimizer_state_dict(model, optimizer, optimizer_state, options=_SHARDED)
-        if keep_settings:
-            for group, options in zip(optimizer.param_groups, own, strict=True):
-                group.update(options)
+        for group, options in zip(optimizer.param_groups, own, strict=True):
+            group.update(options if keep_settings else {key: options[key] for key in options.keys() - group.keys()})
     return parts["extra"], values["scalars"]
 
 
@@ -116,11 +191,16 @@ def _gathered(model: nn.Module) -> StateDictOptions:
     return _SHARDED if any(map(by_host, meshes)) else _OPTIONS
 
 
-def _on_rank_0(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return whole tensors on the CPU; none on other ranks, which take part where torch has not gathered them."""
+def _on_rank_0(state: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a state whole, on the CPU.
+
+    None on other ranks, which take part where torch has not gathered them.
+    """
     main = not dist.is_initialized() or dist.get_rank() == 0
     found = {}
     for name, value in state.items():
+        if not isinstance(value, Tensor):
+            continue
         gathered = whole(value) if isinstance(value, DTensor) else value
         if main:
             found[name] = gathered.detach().cpu().contiguous()
