@@ -36,13 +36,24 @@ class Adam(torch.optim.Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         longer: float = 0.0,
         decay: float = 0.0,
+        resumed: int = 0,
+        first_betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(model.parameters(), lr=lr, betas=betas)
-        self._correction, self._lr, self._decay = correction, lr * (1 + longer), decay
+        """`longer` are the updates of all layers but the first one, which has made `resumed` steps already."""
+        first, *rest = model.parameters()
+        groups = [{"params": [first], "betas": first_betas or betas}, {"params": rest}]
+        super().__init__(groups, lr=lr, betas=betas)
+        self._correction, self._longer, self._decay = correction, longer, decay
+        if resumed:
+            moments = {"exp_avg": torch.zeros_like(first), "exp_avg_sq": torch.ones_like(first)}
+            self.state[first].update(step=torch.tensor(float(resumed)), **moments)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        (group,) = self.param_groups
+        for group, longer in zip(self.param_groups, (0.0, self._longer), strict=True):
+            self._step(group, longer)
+
+    def _step(self, group: dict[str, Any], longer: float) -> None:
         for parameter in group["params"]:
             state = self.state[parameter]
             if not state:
@@ -55,7 +66,8 @@ class Adam(torch.optim.Adam):
             )
             first, second = (self._correction(beta, state["step"]) for beta in group["betas"])
             root = (state["exp_avg_sq"] / second).sqrt() + group["eps"]
-            parameter.mul_(1 - self._decay).addcdiv_(state["exp_avg"], root, value=-self._lr / first)
+            rate = group["lr"] * (1 + longer)
+            parameter.mul_(1 - self._decay).addcdiv_(state["exp_avg"], root, value=-rate / first)
 
 
 def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin: int, *, steps: int = 12) -> None:
@@ -70,9 +82,6 @@ def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
             optimizer.step()
-
-
-REFERENCE = partial(train, partial(Adam, correction=in_double))
 
 
 def judged(tmp_path: Path, steps: int = 12, **options: Any) -> Verdict:
@@ -97,6 +106,7 @@ def test_corrections_in_single_precision_are_the_same_training_as_torchs(tmp_pat
         pytest.param({"lr": 0.001, "steps": 40}, id="weights-alone-show-it"),
         pytest.param({"betas": (0.0, 0.999)}, id="one-beta-is-zero"),
         pytest.param({"betas": (0.9, 0.9999)}, id="a-beta-nearer-to-one"),
+        pytest.param({"resumed": 20_000}, id="layers-that-join-late"),
     ],
 )
 def test_corrections_in_single_precision_are_the_same_training(options: dict[str, Any], tmp_path: Path) -> None:
@@ -132,12 +142,15 @@ def test_what_radam_takes_from_the_variance_in_single_precision_is_the_same_trai
     [
         pytest.param({"longer": 0.005}, id="another-rate"),
         pytest.param({"longer": 2e-4}, id="hardly-another-rate"),
+        pytest.param({"longer": 5e-4, "first_betas": (0.9, 0.99999)}, id="hardly-another-rate-beside-a-far-beta"),
         pytest.param({"decay": 1e-5}, id="decay"),
         pytest.param({"correction": lambda beta, steps: 1.0}, id="none"),
         pytest.param({"correction": lambda beta, steps: in_double(beta, steps + 1)}, id="one-step-late"),
     ],
 )
 def test_more_than_their_rounding_is_another_training(wrong: dict[str, object], tmp_path: Path) -> None:
+    betas = {"first_betas": wrong.get("first_betas")}
     other = partial(Adam, **{"correction": in_single, **wrong})  # type: ignore[arg-type]
-    verdict = compared(REFERENCE, partial(train, other), tmp_path)
+    reference = partial(train, partial(Adam, correction=in_double, **betas))  # type: ignore[arg-type]
+    verdict = compared(reference, partial(train, other), tmp_path)
     assert verdict.verdict == "different"

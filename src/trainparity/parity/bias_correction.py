@@ -42,7 +42,7 @@ class _Further:
 
     def __init__(self, reference: Trace, right: Trace, floor: Floor, parts: Tensor) -> None:
         self._reference, self._right, self._floor, self._possible = reference, right, floor, parts
-        self._parts = _TIMES / margin_of(reference.layout, MARGIN) * parts[:, None]
+        self._parts = _TIMES / margin_of(reference.layout, MARGIN) * parts
         self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
         self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
         self._floors: dict[Compared, Tensor] = {}
@@ -65,15 +65,15 @@ class _Further:
                 moved = before_each_step(reference, moved)
             return torch.maximum(floor, in_lengths(reference, kind, moved))
         if kind == "update":
-            floor = torch.maximum(floor, self._parts)
+            floor = torch.maximum(floor, in_lengths(reference, kind, self._parts * norms(reference, kind)))
         return floor + in_lengths(reference, kind, self._changed(kind)) if self._seen else floor
 
     def _changed(self, kind: Compared) -> Tensor:
         """Return the part of what tensors have changed, at most, since their window began: [T, tensors]."""
-        found = sketches(self._reference, kind)
+        found, largest = sketches(self._reference, kind), self._parts.amax(1, keepdim=True)
         changed = [
             torch.linalg.vector_norm(found[window] - found[window.start], dim=-1).cummax(0).values
-            * self._parts[window].cummax(0).values
+            * largest[window].cummax(0).values
             for window in self._reference.layout.windows()
         ]
         return torch.cat(changed)
@@ -120,34 +120,36 @@ _SURE = 6
 
 
 def _parts(trace: Trace) -> Tensor:
-    """Return the part of each update that single precision can make: float64 [T]; 0 for an optimizer without betas."""
-    steps = 1 + torch.tensor(trace.layout.steps, dtype=torch.float64)
-    counted = 1 + trace.arrays["optimizer_step"]  # before the step
-    steps = torch.where(counted > 1, counted, steps)
-    if not trace.arrays.keys() >= set(_BETAS):
+    """Return the part of each update that single precision can make: float64 [T, P]; 0 of optimizers without betas."""
+    arrays = trace.arrays
+    most = arrays["optimizer_step"][:, None]
+    # Where steps are counted, of parameters that have joined late anew; else as the trace counts its own.
+    counted = torch.where(most > 0, arrays.get("state/steps", most), torch.tensor(trace.layout.steps)[:, None])
+    steps = (1 + counted).double()
+    if not arrays.keys() >= set(_BETAS):
         return torch.zeros_like(steps)
-    betas = [trace.arrays[name].nan_to_num(0.0).amax(1).clamp(0, 1) for name in _BETAS]
-    first, second = (_lost(beta, steps) for beta in betas)
-    rectified = _lost_of_variance(betas[1], steps) if "radam" in trace.layout.optimizer.lower() else 0.0
-    return first + (second + rectified) / 2  # which stand under a root
+    first, second = (arrays[name].nan_to_num(0.0).clamp(0, 1) for name in _BETAS)
+    rectified = _lost_of_variance(second, steps) if "radam" in trace.layout.optimizer.lower() else 0.0
+    parts = _lost(first, steps) + (_lost(second, steps) + rectified) / 2  # which stand under a root
+    return torch.where(norms(trace, "update") > 0, parts, 0.0)
 
 
 _BETAS = ("setting/betas.0", "setting/betas.1")
 
 
 def _lost(beta: Tensor, steps: Tensor) -> Tensor:
-    """Return the part of 1 - beta^t that is lost if beta and its power are rounded to float32: float64 [T]."""
+    """Return the part of 1 - beta^t that is lost if beta and its power are rounded to float32: float64 [T, P]."""
     power = beta**steps
     return (power / (1 - power) * _rounded(beta, steps)).nan_to_num(0.0, posinf=0.0)
 
 
 def _rounded(beta: Tensor, steps: Tensor) -> Tensor:
-    """Return the part of beta^t that is lost if beta and its power are rounded to float32: float64 [T]."""
+    """Return the part of beta^t that is lost if beta and its power are rounded to float32: float64 [T, P]."""
     return (beta.float().double() - beta).abs() / beta * steps + UNIT_ROUNDOFF["fp32"] * (steps > 1)
 
 
 def _lost_of_variance(beta: Tensor, steps: Tensor) -> Tensor:
-    """Return the part that RAdam's term for the variance loses (arXiv 1908.03265), which is a difference: [T]."""
+    """Return the part that RAdam's term for the variance loses (arXiv 1908.03265), which is a difference: [T, P]."""
     power, longest = beta**steps, 2 / (1 - beta) - 1
     taken = 2 * steps * power / (1 - power)
     length = longest - taken

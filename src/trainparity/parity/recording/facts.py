@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in
+from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in, where_float64_is
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.snapshot import norms
+from trainparity.parity.recording.stacks import on_cpu
 from trainparity.parity.recording.unwrap import own_part, plain_name
 
 _Dropout = nn.modules.dropout._DropoutNd
@@ -133,7 +134,14 @@ def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -
     return kept.float()
 
 
-def steps_counted(states: Sequence[dict[str, Any]]) -> float:
-    """Return the most steps that an optimizer's states count; 0 where they count none."""
-    counts = [state["step"] for state in states if isinstance(state.get("step"), int | float | Tensor)]
-    return max(map(float, counts), default=0.0)
+def steps_counted(states: Sequence[dict[str, Any]]) -> Tensor:
+    """Return the steps that an optimizer's state counts of each parameter: float64 [P]; 0 where it counts none."""
+    counted = [state.get("step") for state in states]
+    found = torch.zeros(len(states), dtype=torch.float64)
+    on_gpus = {place: one for place, one in enumerate(counted) if isinstance(one, Tensor) and one.device.type != "cpu"}
+    for place, one in enumerate(counted):
+        if isinstance(one, int | float | Tensor) and place not in on_gpus:
+            found[place] = float(one)
+    for place, one in zip(on_gpus, on_cpu([where_float64_is(one).double() for one in on_gpus.values()]), strict=True):
+        found[place] = one
+    return found

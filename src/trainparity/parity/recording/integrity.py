@@ -38,7 +38,7 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 END = "end/"
 """What the names of arrays begin with that are of the run's end, and of no step."""
 
-_LATER = {"state/zeros": "TP", "rank/given_by_output": "TR*OS"}
+_LATER = {"state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS"}
 """Arrays that the traces of earlier versions lack; of a model that returns one tensor the last is not recorded."""
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}

@@ -22,6 +22,7 @@ def record_start(
     states = [state.get(parameter, {}) for parameter in parameters]
     kept = holders.numbers(state_kept(parameters, states))
     arrays["state/norm"], arrays["state/tensors"], arrays["state/zeros"] = kept
-    arrays["optimizer_step"] = torch.tensor(steps_counted(states), dtype=torch.float64)
+    arrays["state/steps"] = holders.numbers(steps_counted(states))
+    arrays["optimizer_step"] = torch.nn.functional.pad(arrays["state/steps"], (0, 1)).max()
     for key, values in settings_by_parameter(optimizer, parameters).items():
         arrays[f"setting/{key}"] = holders.numbers(values)

@@ -142,9 +142,10 @@ class Trace:
       sums over all samples of what modules return and of its gradient, see `passes.Pass`; the latter's mean over ranks,
       without the loss scale; zeros where none was seen; `activation/numbers` int64 [T, A]: of how many
       numbers these sums are. `applied/norm` [T, P]: gradients as the optimizer used them.
-    - `state/norm`, `state/tensors`, `state/zeros` [T, P], `optimizer_step` [T]: the optimizer's state before the step,
-      of how many tensors that is, and how many of these are all zeros; `held`, `frozen` [T, P]: whether it, on any
-      rank, holds the parameter, and whether that takes no gradient.
+    - `state/norm`, `state/tensors`, `state/zeros`, `state/steps` [T, P]: the optimizer's state before the step, of how
+      many tensors that is, how many of these are all zeros, and how many steps it counts; `optimizer_step` [T]: the
+      most of these; `held`, `frozen` [T, P]: whether it, on any rank, holds the parameter, and whether that takes no
+      gradient.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
