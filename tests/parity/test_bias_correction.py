@@ -154,3 +154,58 @@ def test_more_than_their_rounding_is_another_training(wrong: dict[str, object], 
     reference = partial(train, partial(Adam, correction=in_double, **betas))  # type: ignore[arg-type]
     verdict = compared(reference, partial(train, other), tmp_path)
     assert verdict.verdict == "different"
+
+
+class Turned(torch.autograd.Function):
+    """Returns what it is given, and a gradient that is a little longer where it is told so."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor, longer: bool) -> Tensor:
+        ctx.longer = longer
+        return given.view_as(given)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return (1.05 * gradient if ctx.longer else gradient), None
+
+
+class Kink(nn.Module):
+    """A ReLU that turns where one weight comes to a place."""
+
+    def __init__(self, layer: nn.Linear, place: int, at: float) -> None:
+        super().__init__()
+        self._weight, self._place, self._at = [layer.weight], place, at
+
+    def forward(self, given: Tensor) -> Tensor:
+        longer = float(self._weight[0].detach().flatten()[self._place]) > self._at
+        turned: Tensor = Turned.apply(given, longer)
+        return turned
+
+
+def train_to_a_kink(
+    correction: Correction, folder: Path, twin: int, *, kink: tuple[int, float] = (0, 1e9), steps: int = 16
+) -> Tensor:
+    """Train, and return the first layer's weights in the end."""
+    torch.manual_seed(0)
+    first = nn.Linear(4, 32)
+    model = nn.Sequential(first, Kink(first, *kink), nn.Tanh(), nn.Linear(32, 10))
+    optimizer, draws = Adam(model, correction), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+            optimizer.step()
+    return first.weight.detach().flatten()
+
+
+def test_a_kink_that_the_factor_alone_comes_to_is_not_judged(tmp_path: Path) -> None:
+    runs = [partial(train_to_a_kink, correction) for correction in (in_double, in_single)]
+    ends = [run(tmp_path / f"smooth/{number}", 0, steps=15) for number, run in enumerate(runs)]
+    place = int((ends[0] - ends[1]).abs().argmax())
+    kink = place, float(ends[0][place] + ends[1][place]) / 2
+    verdict = compared(*(partial(run, kink=kink) for run in runs), tmp_path)
+    assert verdict.verdict == "cannot judge" and "one factor" in (verdict.reason or ""), verdict.explanation
+    assert "every=" in (verdict.advice or "")
+    beyond = partial(train_to_a_kink, in_double, kink=kink), partial(train_to_a_kink, in_double, kink=(place, -1e9))
+    other = compared(*beyond, tmp_path / "other")
+    assert other.verdict == "different"

@@ -54,8 +54,17 @@ class _Further:
         return self._floors[kind]
 
     @cached_property
-    def _seen(self) -> bool:
+    def seen(self) -> bool:
+        """Whether the runs show such a factor."""
         return _is_seen(self._reference, self._right, self._floor, self._possible)
+
+    def begins(self, row: int) -> bool:
+        """Tell whether a window begins in a row."""
+        return any(window.start == row for window in self._reference.layout.windows())
+
+    def step(self, row: int) -> int:
+        """Return the step of a row."""
+        return self._reference.layout.steps[row]
 
     def _widen(self, kind: Compared) -> Tensor:
         floor, reference = self._floor[kind], self._reference
@@ -66,7 +75,7 @@ class _Further:
             return torch.maximum(floor, in_lengths(reference, kind, moved))
         if kind == "update":
             floor = torch.maximum(floor, in_lengths(reference, kind, self._parts * norms(reference, kind)))
-        return floor + in_lengths(reference, kind, self._changed(kind)) if self._seen else floor
+        return floor + in_lengths(reference, kind, self._changed(kind)) if self.seen else floor
 
     def _changed(self, kind: Compared) -> Tensor:
         """Return the part of what tensors have changed, at most, since their window began: [T, tensors]."""
@@ -81,6 +90,23 @@ class _Further:
 
 _TIMES = 4
 """Times its part that is excused, whatever the margin is: right runs lay at up to 1.8."""
+
+
+def outgrown(floor: Floor, row: int) -> str | None:
+    """Say why what parts from a step's row on may come of such a factor, which has moved the weights as no twin did.
+
+    None where the runs show none, or where they part as soon as a window begins.
+    """
+    if not isinstance(floor, _Further) or not floor.seen or floor.begins(row):
+        return None
+    return (
+        f"updates differ by one factor, as of Adam's bias corrections in single precision, which moves weights further "
+        f"apart than twins are: by step {floor.step(row)} that may have turned a ReLU, whose gradient jumps there"
+    )
+
+
+IN_WINDOWS = "start both runs from one state every few steps: with `every=` and `follow=`, or a smaller `parity.window`"
+"""How such runs can be judged."""
 
 
 def _is_seen(left: Trace, right: Trace, floor: Floor, parts: Tensor) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.assumed import OF_TWINS, assumed_only
-from trainparity.parity.bias_correction import further
+from trainparity.parity.bias_correction import IN_WINDOWS, further, outgrown
 from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
@@ -117,7 +117,9 @@ def judge_traces(
             difference = before
         if undecided := line_search_parts(difference):
             return verdict.unclear(undecided)
-        return explain(verdict, difference)
+        explained = explain(verdict, difference)
+        grown = outgrown(floor, difference.row) if explained.cause == "backward" else None
+        return verdict.unclear(grown, advice=IN_WINDOWS) if grown else explained
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
