@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trainparity.launch import deaths
 from trainparity.launch.deaths import Machine, for_want_of_room, reason
 from trainparity.training.spec import CRASH, ENDED, EXIT_NO_ROOM, STACKS, Failure
 
@@ -51,13 +52,76 @@ def test_a_rank_that_died_silently_is_blamed_before_those_that_lost_it(tmp_path:
     assert blamed(tmp_path, {1: code, 0: 1, 2: -signal.SIGTERM}) == says
 
 
-def test_a_crash_is_told_with_the_line_that_called_compiled_code(tmp_path: Path) -> None:
+OURS = Path(deaths.__file__).parents[1]
+CRASHED = f"""Fatal Python error: Segmentation fault
+
+{{other}} (most recent call first):
+  File "prefetch.py", line 3 in fetch
+  File "/lib/python3.11/threading.py", line 982 in run
+
+{{main}} (most recent call first):
+{{inside}}  File "/src/site-packages/torch/nn/modules/module.py", line 1852 in inner
+{{users}}  File "{OURS}/training/worker.py", line 50 in main
+  File "<frozen runpy>", line 198 in _run_module_as_main
+
+Extension modules: numpy._core._multiarray_umath (total: 1)
+"""
+IN_HOOK = f'  File "{OURS}/parity/recording/intercept.py", line 85 in backward\n'
+IN_LOSS = '  File "model.py", line 9 in loss\n'
+THREADS = {"other": "Thread 0x01", "main": "Current thread 0x02"}
+
+
+def crashed(work: Path, text: str, code: int = -signal.SIGSEGV) -> str:
+    """Return where a rank is told to have crashed; empty: nowhere."""
+    (work / CRASH.format(1)).write_text(text, encoding="ascii")
+    return blamed(work, {1: code, 0: 1}).partition(", called from ")[2]
+
+
+def test_a_crash_is_told_with_the_users_line_that_called_compiled_code(tmp_path: Path) -> None:
     report(tmp_path, 0, PEER)
-    crash = STACK.replace("Timeout (0:00:10)!", "Fatal Python error: Segmentation fault\n")
-    (tmp_path / CRASH.format(1)).write_text(crash.format(file="model.py", function="loss"))
     (tmp_path / CRASH.format(0)).touch()
+    assert crashed(tmp_path, CRASHED.format(**THREADS, inside=IN_HOOK, users=IN_LOSS)) == "model.py:9 loss"
     told = "rank 1 was ended by SIGSEGV (a segmentation fault, of compiled code), called from model.py:9 loss"
     assert blamed(tmp_path, {1: -signal.SIGSEGV, 0: 1}) == told
+
+
+def test_a_crash_in_another_thread_is_told_with_the_line_of_that(tmp_path: Path) -> None:
+    there = CRASHED.format(other="Current thread 0x01", main="Thread 0x02", inside=IN_HOOK, users=IN_LOSS)
+    assert crashed(tmp_path, there) == "prefetch.py:3 fetch"
+
+
+def test_a_crash_in_a_thread_that_runs_no_python_is_told_with_no_line(tmp_path: Path) -> None:
+    other = THREADS | {"main": "Thread 0x02"}
+    assert not crashed(tmp_path, CRASHED.format(**other, inside=IN_HOOK, users=IN_LOSS))
+    bare = "Current thread 0x01 (most recent call first):\n  <no Python frame>\n\n"
+    rest = CRASHED.format(**other, inside=IN_HOOK, users=IN_LOSS)
+    assert not crashed(tmp_path, rest.replace("Thread 0x01", f"{bare}Thread 0x01"))
+
+
+def test_a_crash_where_no_line_is_the_users_is_told_with_a_librarys_and_never_with_our_own(tmp_path: Path) -> None:
+    text = CRASHED.format(**THREADS, inside=IN_HOOK, users="")
+    assert crashed(tmp_path, text) == "/src/site-packages/torch/nn/modules/module.py:1852 inner"
+    assert not crashed(tmp_path, "".join(line for line in text.splitlines(keepends=True) if "torch" not in line))
+
+
+@pytest.mark.parametrize("code", [3, -signal.SIGKILL])
+def test_a_line_is_told_of_no_other_death_than_a_crash(tmp_path: Path, code: int) -> None:
+    assert not crashed(tmp_path, CRASHED.format(**THREADS, inside="", users=IN_LOSS), code)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"mod\xe8le_\u65e5\u672c.py", "modèle_日本.py"),
+        (r"\U0001f600.py", "\U0001f600.py"),
+        (r"\udce8\x0a.py", r"\udce8\x0a.py"),  # bytes that are no UTF-8, and a new line
+    ],
+)
+def test_letters_of_other_languages_are_told_as_they_are(tmp_path: Path, written: str, read: str) -> None:
+    users = IN_LOSS.replace("model.py", written)
+    assert crashed(tmp_path, CRASHED.format(**THREADS, inside="", users=users)) == f"{read}:9 loss"
+    stack(tmp_path, 0, written)
+    assert f"rank 0 was in {read}:9 loss" in blamed(tmp_path, {0: 1})
 
 
 def test_a_rank_that_the_launcher_ends_has_told_that_there_was_no_room(tmp_path: Path) -> None:

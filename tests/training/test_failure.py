@@ -2,12 +2,15 @@
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from torch._inductor.exc import CppCompileError, InductorError
 
+from tests.support import warm
 from trainparity.training.failure import is_for_want_of_room, sentence
+from trainparity.training.spec import CRASH
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -56,3 +59,28 @@ def test_a_compilers_cache_that_is_refused_is_named_by_its_variable_and_fails_no
     error = raised(RuntimeError("no kernel"), cause)
     assert sentence(error).endswith(f"; set {name}, which is {cache}, to a folder that can be written")
     assert is_for_want_of_room(error)
+
+
+OF_CHILDREN = """
+import faulthandler, os, pathlib, types
+from trainparity.training.failure import tell_crashes
+def crashing_child():
+    if not os.fork():
+        os.abort()
+    os.wait()
+work = pathlib.Path()
+tell_crashes(types.SimpleNamespace(work=work), 1)
+crashing_child()
+with open("own.txt", "w") as own:  # the user's handler
+    faulthandler.enable(own)
+    crashing_child()
+tell_crashes(types.SimpleNamespace(work=work), 2)
+os.abort()
+"""
+
+
+def test_a_child_that_crashes_tells_nothing_for_its_parent(tmp_path: Path) -> None:
+    done = subprocess.run([warm.python(), "-c", OF_CHILDREN], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (tmp_path / CRASH.format(1)).read_text() == ""
+    told = (done.stderr, (tmp_path / "own.txt").read_text(), (tmp_path / CRASH.format(2)).read_text())
+    assert [text.count("Fatal Python error: Aborted") for text in told] == [1, 1, 1]

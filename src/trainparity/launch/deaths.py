@@ -20,6 +20,7 @@ _MEANING = {
     signal.SIGILL: "an instruction that this processor lacks",
     signal.SIGFPE: "an integer divided by zero in compiled code",
 }
+"""Those of compiled code: `faulthandler` tells of these, and of no others."""
 _MEMORY = "; fewer samples at once need less memory: twice the accumulation_steps are the same training"
 _OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "MemoryError")
 
@@ -81,7 +82,7 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
     # A rank that could say nothing died before those that lost their connection to it. The first code came first.
     silent = [rank for rank in codes if rank not in reports and not _by_launcher(rank, codes, reports)]
     if silent:
-        return _death(silent[0], codes[silent[0]], machine) + _crashed_in(work, silent[0])
+        return _death(silent[0], codes[silent[0]], machine) + _crashed_in(work, silent[0], codes[silent[0]])
     if gone:
         return f"rank {gone[0]} ended with exit code 0 before its training did, as by os._exit(0)"
     if reports:
@@ -89,7 +90,7 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
     if not codes:  # several machines, of which this one knows its own ranks only
         return "no rank of this machine failed, but no rank wrote a result"
     rank, code = next(iter(codes.items()))
-    return _death(rank, code, machine) + _crashed_in(work, rank)
+    return _death(rank, code, machine) + _crashed_in(work, rank, code)
 
 
 _ECHO = re.compile(r"torch/distributed/|gloo|NCCL|Connection (closed|reset|refused)|Broken pipe|DistNetworkError")
@@ -137,20 +138,38 @@ def _death(rank: int, code: int, machine: Machine) -> str:
             return f"{text} (the system may have run out of memory)"
 
 
-def _crashed_in(work: Path, rank: int) -> str:
-    """Say where the Python of a rank was when compiled code crashed, if that is known."""
+def _crashed_in(work: Path, rank: int, code: int) -> str:
+    """Say where the Python of the thread was whose compiled code crashed and ended a rank, if that is known."""
     path = work / CRASH.format(rank)
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if -code not in _MEANING or not path.exists():
+        return ""
+    text = _read(path)
     print(text, end="", file=sys.stderr)
-    place = _Place(text)
-    return f", called from {place.name}" if place.name else ""
+    # Without this mark a thread crashed that no Python runs in: where the others were tells nothing of it.
+    dumps = re.findall(r"^Current thread .*\n((?:  .*\n)*)", text, re.MULTILINE)
+    frames = [*_FRAME.finditer(dumps[-1])] if dumps else []
+    place = _innermost([frame for frame in frames if not re.search(_PYTHONS_AND_OURS, frame["file"])])
+    return f", called from {place}" if place else ""
+
+
+_ESCAPED = re.compile(r"\\(?:x[\da-f]{2}|u[\da-f]{4}|U00(?:0[\da-f]|10)[\da-f]{4})")
+
+
+def _read(path: Path) -> str:
+    """Return what `faulthandler` wrote, with the letters beyond ASCII that it escapes."""
+    return _ESCAPED.sub(_unescaped, path.read_text(encoding="utf-8"))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    letter = chr(int(found[0][2:], 16))
+    return letter if letter.isprintable() else found[0]  # others, as half of a pair, can't be written to a file
 
 
 class _Stuck:
     """Where ranks were when a step took longer than its deadline."""
 
     def __init__(self, work: Path) -> None:
-        written = {path: path.read_text(encoding="utf-8") for path in sorted(work.glob(STACKS.format("*")))}
+        written = {path: _read(path) for path in sorted(work.glob(STACKS.format("*")))}
         stacks = {path: text for path, text in written.items() if text}
         places = {path.stem.rpartition("-")[2]: _Place(text) for path, text in stacks.items()}
         # A rank that ended while its stacks were written has none.
@@ -167,7 +186,8 @@ class _Stuck:
         return f"no step ended in {next(iter(self.places.values())).limit}: {'; '.join(busy + waiting)}"
 
 
-_LIBRARIES = r"site-packages|/lib/python|trainparity/training/|^<frozen "
+_PYTHONS_AND_OURS = rf"/lib/python[\d.]+/(?!site-packages/)|^<frozen |^{re.escape(str(Path(__file__).parents[1]))}/"
+_LIBRARIES = rf"site-packages|/lib/python|{_PYTHONS_AND_OURS}"
 _WAITING = ("_engine_run_backward",)
 
 
@@ -180,11 +200,16 @@ class _Place:
         threads = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)
         # Other threads come first, so a process that ended while this was written may have left theirs alone.
         frames = next((those for thread in threads if _is_main(those := [*_FRAME.finditer(thread)])), [])
-        own = [f for f in frames if not re.search(_LIBRARIES, f["file"])]
-        place = next(iter(own or frames), None)
-        self.name = f"{_short(place['file'])}:{place['line']} {place['function']}" if place else ""
+        self.name = _innermost(frames)
         self.waits = any(f["function"] in _WAITING or "torch/distributed/" in f["file"] for f in frames)
         """Whether a backward pass or a collective, where a rank waits for the others, was under way."""
+
+
+def _innermost(frames: list[re.Match[str]]) -> str:
+    """Name the innermost frame of the user's, or of any where none is; empty: there are no frames."""
+    own = [frame for frame in frames if not re.search(_LIBRARIES, frame["file"])]
+    place = next(iter(own or frames), None)
+    return f"{_short(place['file'])}:{place['line']} {place['function']}" if place else ""
 
 
 def _is_main(frames: list[re.Match[str]]) -> bool:

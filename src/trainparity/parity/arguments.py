@@ -10,6 +10,7 @@ from torch.nn.parameter import is_lazy
 
 from trainparity.integers import integer
 from trainparity.parity.recording.kinds import is_fsdp1
+from trainparity.parity.recording.unwrap import unwrap_model
 
 
 def check(model: object, settings: object, **numbers: tuple[object, int]) -> None:
@@ -34,7 +35,7 @@ def check(model: object, settings: object, **numbers: tuple[object, int]) -> Non
         )
     if next(iter(model.parameters()), None) is None:
         raise ValueError(f"the model, a {type(model).__name__}, has no parameters: there is nothing to record")
-    if isinstance(model, torch.jit.ScriptModule):
+    if isinstance(unwrap_model(model), torch.jit.ScriptModule):
         raise TypeError("the model is a ScriptModule, which takes no hooks; record the module it was made of")
     if lazy := [name for name, parameter in model.named_parameters() if is_lazy(parameter)]:
         raise ValueError(f"{lazy[0]} has no shape yet; let a first batch pass through the model before it is recorded")

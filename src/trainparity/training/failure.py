@@ -16,7 +16,15 @@ from trainparity.training.spec import CRASH, Failure, RunSpec
 
 def tell_crashes(spec: RunSpec, rank: int) -> None:
     """Have the stacks of all threads written to a file if compiled code crashes: no exception tells of that."""
-    faulthandler.enable((spec.work / CRASH.format(rank)).open("w", encoding="utf-8"))  # which it keeps open
+    file = (spec.work / CRASH.format(rank)).open("w", encoding="utf-8")
+    faulthandler.enable(file)
+    # A child that crashes is none of this rank's death: it writes to stderr, whichever handler the user has by then.
+    # As this holds the file, no other file gets its number.
+    os.register_at_fork(after_in_child=lambda: os.dup2(_STDERR, file.fileno(), inheritable=False))
+
+
+_STDERR = 2
+"""Its number as a file, also where `sys.stderr` is something else."""
 
 
 def report(spec: RunSpec, rank: int, message: str, *, no_room: bool = False) -> None:

@@ -82,12 +82,47 @@ def test_buffers_may_come_and_go(name: str, tmp_path: Path) -> None:
     assert (trace.layout.steps, list(trace.layout.buffers)) == ([0, 1, 2], ["kept"])
 
 
-def test_a_model_that_takes_no_hooks_is_refused_with_what_to_record(tmp_path: Path) -> None:
-    with pytest.warns((FutureWarning, DeprecationWarning)):
-        scripted = torch.jit.script(nn.Linear(4, 2))
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_model_that_takes_no_hooks_is_refused_with_what_to_record(wrapped: bool, tmp_path: Path) -> None:
+    scripted = torch.jit.script(nn.Linear(4, 2))
     optimizer = torch.optim.SGD(scripted.parameters(), lr=0.1)
     with pytest.raises(TypeError, match="a ScriptModule, which takes no hooks; record the module"):
-        trainparity.record(scripted, optimizer, tmp_path)
+        trainparity.record(nn.DataParallel(scripted) if wrapped else scripted, optimizer, tmp_path)
+
+
+SCRIPTED: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "script": torch.jit.script,
+    "freeze": lambda part: torch.jit.freeze(torch.jit.script(part.eval())),
+}
+
+
+def with_a_part(part: Callable[[nn.Module], nn.Module], folder: Path | None) -> list[torch.Tensor]:
+    """Train a model of which `part` scripts a part for four steps, recorded or not."""
+    torch.manual_seed(0)
+    inner = part(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU()))
+    model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(inner, nn.ReLU()), nn.Linear(8, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    recorder = trainparity.record(model, optimizer, folder, interval=1) if folder else None
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(16, 4)).square().sum().backward()
+        optimizer.step()
+        model.load_state_dict(model.state_dict())
+    if recorder:
+        recorder.close()
+    return [*model.state_dict().values()]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_around_a_part_that_takes_no_hooks_the_model_is_recorded(name: str, tmp_path: Path) -> None:
+    recorded = with_a_part(SCRIPTED[name], tmp_path)
+    assert all(map(torch.equal, recorded, with_a_part(SCRIPTED[name], None)))
+    layout = Trace.load(tmp_path).layout
+    assert layout.steps == [0, 1, 2, 3] and "ended" not in layout.settings
+    assert layout.activations == ["(input)", "0", "1.1", "2", "(output)"]
+    assert ("1.0.0.weight" in layout.parameters) is (name != "freeze")
 
 
 def test_a_model_without_shapes_is_refused_with_what_to_do(tmp_path: Path) -> None:

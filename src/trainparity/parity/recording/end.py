@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.integrity import END
-from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.kinds import is_dtensor, is_scripted
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.statistics import Statistics
@@ -37,6 +37,7 @@ class End:
         self._handles = [
             handle
             for module in model.modules()
+            if not is_scripted(module)
             for handle in (
                 module.register_load_state_dict_pre_hook(Hook(self._before_load)),  # type: ignore[no-untyped-call]
                 module.register_load_state_dict_post_hook(Hook(self._after_load)),  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from trainparity.parity.recording.evaluations import Evaluations
 from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.identity import Samples
+from trainparity.parity.recording.kinds import is_scripted
 from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
@@ -50,11 +51,13 @@ class ForwardHooks:
         self._order = TimeFirst(nn.Identity())
         self._turned: Pass | None = None
         """The pass that is under way, as it is if the model is given time first, where that is not known yet."""
-        inner = self.modules if inside and not is_cut(model) else []
+        # Of a scripted part no call is seen: it is a step between those around it, as a function is.
+        taking = [(name, module) for name, module in self.modules if not is_scripted(module)]
+        inner = taking if inside and not is_cut(model) else []
         leaves = [(name, module) for name, module in inner if not list(module.children())]
         self._leaves = Leaves(leaves, self._looking, self._see, lambda: self.active and has_numbers())
         # After those: a twin's noise makes another tensor of an output, which the next part is given.
-        self.calls = Calls(model, [module for _, module in self.modules], self, whole=whole, inside=inside)
+        self.calls = Calls(model, [module for _, module in taking], self, whole=whole, inside=inside)
         self.calls.hooks.add(*self._leaves.handles)
         self.active = False
         self.on_evaluated: Callable[[], None] | None = None
@@ -154,7 +157,8 @@ class ForwardHooks:
         """Look at a pass from now on; False where the loop evaluates the step again, with other weights."""
         if self._may_have_ended:
             self._next_micro_batch()
-        evaluating = torch.tensor([not module.training for _, module in self.modules])
+        # A scripted part that was frozen has no mode: it evaluates.
+        evaluating = torch.tensor([not getattr(module, "training", False) for _, module in self.modules])
         found = Pass(module.training, random_state(self._model), evaluating)
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:

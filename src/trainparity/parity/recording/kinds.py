@@ -34,6 +34,11 @@ def is_optimized(module: object) -> "TypeIs[OptimizedModule]":
     return _is("torch._dynamo", "OptimizedModule", module)
 
 
+def is_scripted(module: object) -> bool:
+    """Tell whether `torch.jit.script` made a module: it takes no hooks, where one of `torch.jit.trace` does."""
+    return _is("torch.jit", "RecursiveScriptModule", module)
+
+
 def is_sharded(optimizer: object) -> "TypeIs[ZeroRedundancyOptimizer]":
     """Tell whether an optimizer holds another one of what this rank updates, and sends that to the other ranks."""
     return _is("torch.distributed.optim.zero_redundancy_optimizer", "ZeroRedundancyOptimizer", optimizer)
