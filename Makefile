@@ -22,10 +22,9 @@ studies: setup ## run the five articles' studies and print their claims; SCALE=s
 experiments: setup ## show the experiments that were run, side by side
 	dvc exp show --only-changed --hide-workspace --no-pager --drop '.*/.*|.*yaml'
 
-# One worker more than the two cores that this is made for: many tests wait for the processes that they started. OpenMP's
-# threads wait in a busy loop otherwise, which takes the cores from the other workers: a test took 107 s instead of 10.
+# One worker more than the two cores that this is made for: many tests wait for the processes that they started.
 test: setup ## run all tests
-	GOMP_SPINCOUNT=1000 pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder -m "not study"
+	pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder -m "not study"
 
 LOWEST := .venv-lowest
 test-lowest: | $(UV) ## run the core's tests with the lowest versions that pyproject.toml allows
