@@ -2,8 +2,8 @@
 
 import os
 
-# OpenMP's threads wait in a busy loop otherwise, which takes the cores from whatever else runs: a test took 107 s instead
-# of 10. It is read where torch is loaded, here and in what tests start.
+# OpenMP's threads wait in a busy loop otherwise, which takes the cores from whatever else runs: a test took 107 s, not
+# 10. It is read where torch is loaded, here and in what tests start.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 os.environ.pop("PYTEST_ADDOPTS", None)  # read by now, and not meant for what tests start
 
