@@ -112,6 +112,7 @@ def trace(
             "state/norm": torch.ones(len(SHAPES)) * step, "state/tensors": torch.ones(len(SHAPES)),
             "state/zeros": torch.zeros(len(SHAPES)),
             "optimizer_step": torch.tensor(float(step)),
+            "state/steps": torch.ones(len(SHAPES)) * step,
             "loss": torch.tensor(1.0), "sequence": torch.tensor(step), "made_elsewhere": torch.tensor(0),
             "judged_elsewhere": torch.tensor(0),
             "aside": torch.tensor(0),

@@ -151,7 +151,7 @@ def _parts(trace: Trace) -> Tensor:
     most = arrays["optimizer_step"][:, None]
     # Where steps are counted, of parameters that have joined late anew; else as the trace counts its own.
     counted = torch.where(most > 0, arrays.get("state/steps", most), torch.tensor(trace.layout.steps)[:, None])
-    steps = (1 + counted).double()
+    steps = (1 + counted).double().clamp(min=1)
     if not arrays.keys() >= set(_BETAS):
         return torch.zeros_like(steps)
     first, second = (arrays[name].nan_to_num(0.0).clamp(0, 1) for name in _BETAS)
