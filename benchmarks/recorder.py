@@ -19,7 +19,7 @@ import typer
 from pairs import Target, in_turns
 from results_file import save
 from torch import Tensor, nn
-from torchvision.models import resnet18
+from torchvision.models import mobilenet_v3_small, resnet18
 
 import trainparity
 from trainparity.report.speedup import Ratio
@@ -82,9 +82,15 @@ def _transformer() -> tuple[nn.Module, Tensor]:
     return LanguageModel(6, 256, 1024), torch.randint(0, 1024, (16, 128))
 
 
+def _mobilenet() -> tuple[nn.Module, Tensor]:
+    return mobilenet_v3_small(num_classes=10), torch.randn(4, 3, 32, 32)
+
+
 WORKLOADS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
     "resnet18, 32 images of 64 x 64": _resnet,
     "transformer of 5 million parameters, 16 lines of 128 tokens": _transformer,
+    # Of operations so small that starting each is what takes the time, as on a GPU.
+    "mobilenet_v3_small, 4 images of 32 x 32": _mobilenet,
 }
 
 

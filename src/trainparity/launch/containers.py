@@ -38,7 +38,7 @@ def look() -> Engine:
     try:
         current = images.current(engine.connect(), "cpu")
     except UserError as error:
-        return Engine(image=None, missing=str(error).partition(":")[0])
+        return Engine(image=None, missing=str(error).partition(": ")[0])
     if current:
         return Engine(image=images.made_from(current) or str(current.id), missing=None)
     repair = "missing or stale; `make images` builds it" if images.clone() else "not here; `docker pull` brings it"
