@@ -58,13 +58,16 @@ class _Further:
         """Whether the runs show such a factor."""
         return _is_seen(self._reference, self._right, self._floor, self._possible)
 
-    def begins(self, row: int) -> bool:
-        """Tell whether a window begins in a row."""
-        return any(window.start == row for window in self._reference.layout.windows())
-
-    def step(self, row: int) -> int:
-        """Return the step of a row."""
-        return self._reference.layout.steps[row]
+    def outgrown(self, row: int) -> str | None:
+        """Say why what parts from a row on may come of such a factor, see the function of this name."""
+        layout = self._reference.layout
+        if not self.seen or any(window.start == row for window in layout.windows()):
+            return None
+        return (
+            "updates differ by one factor, as of Adam's bias corrections in single precision, which moves weights "
+            f"further apart than twins are: by step {layout.steps[row]} that may have turned a ReLU, whose gradient "
+            "jumps there"
+        )
 
     def _widen(self, kind: Compared) -> Tensor:
         floor, reference = self._floor[kind], self._reference
@@ -97,12 +100,7 @@ def outgrown(floor: Floor, row: int) -> str | None:
 
     None where the runs show none, or where they part as soon as a window begins.
     """
-    if not isinstance(floor, _Further) or not floor.seen or floor.begins(row):
-        return None
-    return (
-        f"updates differ by one factor, as of Adam's bias corrections in single precision, which moves weights further "
-        f"apart than twins are: by step {floor.step(row)} that may have turned a ReLU, whose gradient jumps there"
-    )
+    return floor.outgrown(row) if isinstance(floor, _Further) else None
 
 
 IN_WINDOWS = "start both runs from one state every few steps: with `every=` and `follow=`, or a smaller `parity.window`"
