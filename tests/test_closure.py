@@ -111,7 +111,7 @@ import sys
 import trainparity.training.worker, trainparity.strategies.ddp, tests.support.mlp
 ours = ("trainparity", "tests", "examples")
 own = {n for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)}
-from trainparity.closure import closure_of, imports, modules, reach
+from trainparity.closure import closure_of, reach
 found = closure_of(["trainparity.training.worker", "trainparity.strategies.ddp", "tests.support.mlp"])
 files = {n.replace(".", "/") for n in own}
 known = {name.removesuffix(".py").removesuffix("/__init__") for name in found.files}

@@ -64,13 +64,14 @@ def save(
     _check(optimizer)
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
-    numbers: dict[str, dict[str, float]] = {}
+    numbers: dict[str, float] = {}
     if optimizer.state:  # before the first step there is no state, and get_optimizer_state_dict would create some
         state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_gathered(model))
         groups = [_as_json(group) for group in state.get("param_groups", [])]
         for name, values in state.get("state", {}).items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in _on_rank_0(values).items()}
-            numbers[name] = {key: value for key, value in values.items() if isinstance(value, bool | int | float)}
+            found = {key: value for key, value in values.items() if isinstance(value, bool | int | float)}
+            numbers |= {f"{name}.{key}": value for key, value in found.items()}
     if not main:
         return
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
@@ -162,10 +163,11 @@ def load(
     tensors: dict[str, Any] = {name: _as_held(tensor, held.get(name)) for name, tensor in parts["model"].items()}
     set_model_state_dict(model, tensors, options=_SHARDED)
     if values["param_groups"]:
-        state: dict[str, dict[str, Any]] = {name: dict(kept) for name, kept in values["numbers"].items()}
-        for name, tensor in parts["optimizer"].items():
+        state: dict[str, dict[str, Any]] = {}
+        for name, kept in (parts["optimizer"] | values["numbers"]).items():
             parameter, _, key = name.rpartition(".")
-            state.setdefault(parameter, {})[key] = _as_held(tensor, held.get(parameter))
+            kept = _as_held(kept, held.get(parameter)) if isinstance(kept, Tensor) else kept
+            state.setdefault(parameter, {})[key] = kept
         optimizer_state = {"state": state, "param_groups": values["param_groups"]}
         own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         set_optimizer_state_dict(model, optimizer, optimizer_state, options=_SHARDED)

@@ -106,7 +106,7 @@ def _installed(path: Path) -> bool:
 
 @cache
 def _distribution(top: str) -> str:
-    """Return the distribution that holds a top-level module, by its own name where that is of another one."""
+    """Return the distribution that holds a top-level module: the one of its name, else the first that installs it."""
     try:
         version(top)
         return top
@@ -136,5 +136,5 @@ def version_of(distribution: str) -> str:
 
 def forget() -> None:
     """Search anew from now on: files may have come or gone."""
-    _spec.cache_clear()
-    _finder.cache_clear()
+    for found in (_spec, _finder, _distribution, version_of):
+        found.cache_clear()
