@@ -69,10 +69,11 @@ def test_the_number_of_threads_changes_nothing() -> None:
 @given(st.lists(st.floats(width=32), min_size=1, max_size=50))
 def test_levels_count_which_part_is_how_small(numbers: list[float]) -> None:
     x = torch.tensor(numbers)
-    relative = (x / torch.linalg.vector_norm(x) * len(x) ** 0.5).tolist()
+    scale = len(x) ** 0.5 / torch.linalg.vector_norm(x).double()
+    relative = (x * scale.clamp(max=torch.finfo(torch.float32).max).float()).tolist()
     expected = [0] * LEVELS
     for number in relative:
-        if number and math.isfinite(number):
+        if abs(number) >= torch.finfo(torch.float32).tiny and math.isfinite(number):
             expected[min(max(-math.frexp(number)[1], 0) // 2, LEVELS - 1)] += 1
     assert levels(x).tolist() == [count / len(x) for count in expected]
 

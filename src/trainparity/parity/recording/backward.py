@@ -177,6 +177,7 @@ class BackwardHooks:
         self._in_backward = self._first = False
         for later in (self._sketches, self._held_lengths):
             later.finish()
+        self.passes.last.end()
         if self._sharded:
             self.after = self.total()
             self._squares_left.append(self._in_shards())

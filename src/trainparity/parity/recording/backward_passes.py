@@ -26,6 +26,9 @@ class BackwardPass:
     reached: set[int] = field(default_factory=set)
     """The parameters that it came to, by identity; of passes that are not kept one by one, none."""
     sketch: Tensor = field(default_factory=lambda: torch.zeros(SIZE, dtype=torch.float64))
+    """Of all gradients that it made, when it has ended."""
+    _signs: list[float] = field(default_factory=list)
+    _sketches: list[Tensor] = field(default_factory=list)
 
     def hold(self, length: Tensor) -> None:
         """Add the L2 norm of a gradient that was there before."""
@@ -33,7 +36,14 @@ class BackwardPass:
 
     def make(self, sign: int, sketch: Tensor) -> None:
         """Add the sketch of a parameter's gradient, which has a sign of its own."""
-        self.sketch += sign * sketch
+        self._signs.append(sign)
+        self._sketches.append(sketch)
+
+    def end(self) -> None:
+        """Add up what it made."""
+        if self._sketches:
+            self.sketch = torch.tensor(self._signs, dtype=torch.float64) @ torch.stack(self._sketches)
+        self._signs, self._sketches = [], []
 
 
 class BackwardPasses:

@@ -212,7 +212,7 @@ class Pass:
         for number, given in self._gradients.items():
             if number not in aside:
                 for name, sketch in given.items():
-                    found[name] = found.get(name, _NOTHING) + sketch
+                    found[name] = found[name] + sketch if name in found else sketch
         return found
 
 
@@ -228,7 +228,7 @@ def _add(sums: dict[str, Tensor], name: str, tensor: Tensor, sketches: Later) ->
     sums.setdefault(name, _NOTHING)
 
     def add(sketch: Tensor) -> None:
-        sums[name] = sums[name] + sketch
+        sums[name] = sums[name] + sketch if sums[name].ndim else sketch
 
     sketches.add(tensor, add)
 

@@ -114,11 +114,13 @@ class Seen:
         Those of backward passes `aside` don't count.
         """
         found = torch.zeros(2, len(self.names), self._size, dtype=torch.float64)
+        places = {name: place for place, name in enumerate(self.names)}
         for one in passes:
             self._counted.update(one.outputs)
-            for kind, values in enumerate((one.activations, one.gradients(aside))):
-                for name, value in values.items():
-                    found[kind, self.names.index(name)] += value
+            for sums, values in zip(found, (one.activations, one.gradients(aside)), strict=True):
+                if values:
+                    at = torch.tensor([places[name] for name in values])
+                    sums.index_add_(0, at, torch.stack([value.expand(self._size) for value in values.values()]))
         return found
 
 

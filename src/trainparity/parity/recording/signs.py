@@ -68,7 +68,7 @@ class Signs:
         signs = self._of(signs_used(_LENGTH * width or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if self._count <= at_once:
-            return rows.double().T @ signs
+            return torch.mm(rows.double().t(), signs)  # as `@`, which asks more at each call
         parts = zip(torch.split(rows, at_once), torch.split(signs, at_once), strict=True)
         # Samples that are padded to another length keep the places of their numbers.
         return reduce(add, [part.double().T @ of_part for part, of_part in parts])

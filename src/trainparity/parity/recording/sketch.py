@@ -114,7 +114,7 @@ def levels(tensor: Tensor) -> Tensor:
     """Return which part of a tensor's elements is how small: float64 [LEVELS], on the CPU.
 
     An element x on level k has |x| from 4^-(k+1) to 4^-k of the root mean square; the first level also holds the larger
-    ones, the last one the smaller ones. Zeros are on none.
+    ones, the last one the smaller ones. Zeros, and what is below 1e-38 of it, are on none.
     """
     numbers = numbers_of(tensor)
     return levels_of_rows(numbers[None], [len(numbers)])[0].cpu()
@@ -127,19 +127,17 @@ def levels_of_rows(rows: Tensor, counts: Sequence[int]) -> Tensor:
     """
     rows = where_float64_is(rows)
     count = torch.tensor(counts, dtype=torch.float64)[:, None].to(rows.device, non_blocking=True)
-    length, root = torch.linalg.vector_norm(rows.float(), dim=-1, keepdim=True), count.sqrt().float()
-    first = torch.arange(len(rows), device=rows.device)[:, None] * _FIELDS
+    length = torch.linalg.vector_norm(rows.float(), dim=-1, keepdim=True)
+    scale = (count.sqrt() / length).clamp(max=torch.finfo(torch.float32).max).float()
+    first = torch.arange(len(rows), dtype=torch.int32, device=rows.device)[:, None] * _FIELDS
     fields = torch.zeros(len(rows) * _FIELDS, dtype=torch.int64, device=rows.device)
-    zeros = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     for numbers in _split(rows, _at_once(rows)):
-        relative = numbers.float() / length * root
-        places = ((relative.view(torch.int32) >> 23) & (_FIELDS - 1)) + first
+        bits = (numbers.float() * scale).view(torch.int32)
+        places = bits.bitwise_right_shift_(23).bitwise_and_(_FIELDS - 1).add_(first)
         fields += torch.bincount(places.flatten(), minlength=len(fields))
-        zeros += (relative == 0).sum(-1)
-    of_rows = fields.view(-1, _FIELDS)
-    of_rows[:, 0] -= zeros
     found = torch.zeros(len(rows), LEVELS, dtype=torch.int64, device=rows.device)
-    return found.index_add(1, _level_of_field(rows.device), of_rows[:, :-1]).double() / count.clamp(min=1)
+    finite = fields.view(-1, _FIELDS)[:, 1:-1]
+    return found.index_add(1, _level_of_field(rows.device), finite).double() / count.clamp(min=1)
 
 
 _FIELDS = 256
@@ -148,11 +146,11 @@ _FIELDS = 256
 
 @cache
 def _level_of_field(device: torch.device) -> Tensor:
-    """Return the level of each exponent field but the last, whose numbers are not finite: int64 [255].
+    """Return the level of each exponent field between those of zero and of what is not finite: int64 [254].
 
     A number of field f lies from 2^(f-127) to 2^(f-126).
     """
-    return (126 - torch.arange(_FIELDS - 1, device=device)).clamp(0, 2 * LEVELS - 1) // 2
+    return (126 - torch.arange(1, _FIELDS - 1, device=device)).clamp(0, 2 * LEVELS - 1) // 2
 
 
 def digest(tensor: Tensor) -> int:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from trainparity.parity.recording.sketch import (
@@ -73,7 +73,7 @@ def measured(tensors: Iterable[Tensor | None], *measures: Measure) -> list[Tenso
         made.extend(measure(stack) for measure in measures)
 
     for count, tensor in enumerate(tensors, 1):
-        if tensor is not None and (full := stacks.add(count - 1, numbers_of(tensor))):
+        if tensor is not None and (full := stacks.add(count - 1, tensor)):
             add(full)
     for rest in stacks.take():
         add(rest)
@@ -130,13 +130,12 @@ class Later:
             tell: What takes the measure, [...] on the CPU.
             copied: Whether to take a copy of what waits, as the tensor may be changed.
         """
-        numbers = numbers_of(tensor)
         self._told.append(tell)
         place = len(self._told) - 1
-        if _beside(numbers.device):
+        if _beside(tensor.device):
             self._places.append(place)
-            self._made.append(self._measure(_alone(place, numbers)).cpu())
-        elif full := self._stacks.add(place, numbers, copied=copied):
+            self._made.append(self._measure(_alone(place, tensor)).cpu())
+        elif full := self._stacks.add(place, tensor, copied=copied):
             self._look(full)
 
     def _look(self, stack: Stack) -> None:
@@ -167,27 +166,28 @@ def _beside(device: torch.device) -> bool:
 
 
 class Stacks:
-    """Numbers of tensors until there are enough of about one length to be looked at together."""
+    """Tensors until there are enough of about one length to be looked at together."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
 
-    def add(self, place: int, numbers: Tensor, *, copied: bool = False) -> Stack | None:
-        """Add a tensor's numbers [L]; return a stack that is full now: of the tensor itself where it is long.
+    def add(self, place: int, tensor: Tensor, *, copied: bool = False) -> Stack | None:
+        """Add a tensor; return a stack that is full now: of the tensor itself where it is long.
 
         A copy waits where that is asked for.
         """
-        if not _is_stacked(numbers):
-            return _alone(place, numbers)
-        count, memory = numbers.numel(), numbers.untyped_storage().nbytes()
-        ends = (numbers.storage_offset() + count * max(1, numbers.stride(0))) * numbers.itemsize
-        if ends > memory:  # it is freed: an error where it is measured alone, and a crash where it is stacked
-            return _alone(place, numbers)
-        # Or where it is part of what would not be let go, as of a message of ranks.
-        copied = copied or memory > _PART * numbers.nbytes
-        alike = numbers.device, numbers.dtype, max(_SHORT, count.bit_length())
+        if not _is_stacked(tensor) and not _is_stacked(tensor := numbers_of(tensor)):
+            return _alone(place, tensor)
+        count, memory = tensor.numel(), tensor.untyped_storage().nbytes()
+        if (tensor.storage_offset() + count) * tensor.itemsize > memory:
+            return _alone(place, tensor)  # it is freed: an error where it is measured alone, else a crash
+        if copied or memory > _PART * tensor.nbytes:  # a part of what would not be let go, as of a message of ranks
+            tensor = tensor.detach().clone()
+        elif not tensor.is_leaf:
+            tensor = tensor.detach()  # so that no graph waits with it
+        alike = tensor.device, tensor.dtype, max(_SHORT, count.bit_length())
         waiting = self._waiting[alike]
-        waiting.append((place, numbers.clone() if copied else numbers))
+        waiting.append((place, tensor))
         if len(waiting) << alike[-1] > _TOGETHER:
             return _stacked(self._waiting.pop(alike))
         return None
@@ -213,25 +213,38 @@ _PART = 4
 _STACKED = {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64}
 
 
-def _is_stacked(numbers: Tensor) -> bool:
-    """Tell whether numbers [L] may wait: those that `torch.func` wraps are there as long as it calls a function."""
-    plain = type(numbers) is Tensor and numbers.dtype in _STACKED and numbers.numel() <= _LONG
-    return plain and not is_functorch_wrapped_tensor(numbers)
+_PLAIN = {Tensor, nn.Parameter}
+"""Classes of tensors that hold nothing but their numbers."""
 
 
-def _alone(place: int, numbers: Tensor) -> Stack:
+def _is_stacked(tensor: Tensor) -> bool:
+    """Tell whether a tensor may wait: one that `torch.func` wraps is there as long as it calls a function."""
+    plain = type(tensor) in _PLAIN and tensor.dtype in _STACKED and tensor.numel() <= _LONG
+    there = plain and tensor.layout is torch.strided and not tensor.is_meta
+    return there and tensor.is_contiguous() and not is_functorch_wrapped_tensor(tensor)
+
+
+def _alone(place: int, tensor: Tensor) -> Stack:
+    numbers = numbers_of(tensor)
     return Stack([place], numbers[None], [numbers.numel()])
 
 
+@torch.no_grad()
 def _stacked(waiting: Sequence[tuple[int, Tensor]]) -> Stack:
-    places, numbers = zip(*waiting, strict=True)
-    counts = tuple(each.shape[0] for each in numbers)
+    places, tensors = zip(*waiting, strict=True)
+    counts = tuple(tensor.numel() for tensor in tensors)
     if min(counts) == max(counts):
-        return Stack([*places], torch.stack(numbers), [*counts])
+        return Stack([*places], _flat([*tensors]).view(len(tensors), -1), [*counts])
     # A copy of each tensor into its row, as `pad_sequence` makes them, would be a launch for each.
-    flat = torch.cat([*numbers, numbers[0].new_zeros(1)])
+    flat = _flat([*tensors, tensors[0].new_zeros(1)])
     rows = flat.index_select(0, _padded(counts, flat.device)).view(len(counts), -1)
     return Stack([*places], rows, [*counts])
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    """Return the numbers of tensors one after the other; of a single one its own memory: [L]."""
+    found: Tensor = torch._C._nn.flatten_dense_tensors(tensors)  # as `torch.cat` of each one's view, in one call
+    return found
 
 
 @lru_cache(maxsize=64)  # each traced step stacks tensors of the same lengths
