@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -61,40 +61,58 @@ def save(
     Raises:
         RecordError: a parameter has no numbers, or the optimizer keeps something of it that is none and no tensor.
     """
-    _check(optimizer)
+    check_options(optimizer)
+    _check_state(optimizer)
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
-    numbers: dict[str, float] = {}
+    kept: list[tuple[str, str]] = []
+    numbers: list[tuple[str, str, float | None]] = []
     if optimizer.state:  # before the first step there is no state, and get_optimizer_state_dict would create some
         state: dict[str, Any] = get_optimizer_state_dict(model, optimizer, options=_gathered(model))
         groups = [_as_json(group) for group in state.get("param_groups", [])]
         for name, values in state.get("state", {}).items():
-            tensors |= {f"optimizer.{name}.{key}": value for key, value in _on_rank_0(values).items()}
-            found = {key: value for key, value in values.items() if isinstance(value, bool | int | float)}
-            numbers |= {f"{name}.{key}": value for key, value in found.items()}
+            for key, value in _on_rank_0(values).items():
+                tensors[f"optimizer.{len(kept)}"] = value
+                kept.append((name, key))
+            numbers += [(name, key, value) for key, value in values.items() if not isinstance(value, Tensor)]
     if not main:
         return
     tensors |= {f"extra.{name}": tensor for name, tensor in extra.items()}
     with replacing(folder) as unfinished:
         unfinished.mkdir()
         save_tensors(tensors, unfinished / "state.safetensors")
-        values = {"param_groups": groups, "numbers": numbers, "scalars": scalars}
+        values = {"param_groups": groups, "kept": kept, "numbers": numbers, "scalars": scalars}
         values["checksum"] = _checksum(values, unfinished / "state.safetensors")
         write_text(unfinished / "state.json", json.dumps(values))
 
 
-def _check(optimizer: torch.optim.Optimizer) -> None:
+def check_options(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse, on every rank, an optimizer that has an option which can't be written.
+
+    Raises:
+        RecordError: names it.
+    """
+    for group in optimizer.param_groups:
+        for key, value in group.items():
+            if not _is_plain(value):
+                _refuse(optimizer, f"has a {type(value).__name__} as {key!r}")
+
+
+def _check_state(optimizer: torch.optim.Optimizer) -> None:
     """Refuse, on every rank, a state of which a part can't be written."""
-    kept = [(key, value) for state in optimizer.state.values() for key, value in state.items()]
-    options = [(key, value) for group in optimizer.param_groups for key, value in group.items()]
-    odd = [one for one in kept if not isinstance(one[1], _NUMBERS)]
-    odd += [one for one in options if not _is_plain(one[1])]
-    if odd:
-        key, value = odd[0]
-        raise RecordError(
-            f"the state of a training cannot be kept: its {type(optimizer).__name__} holds a {type(value).__name__} as "
-            f"{key!r}, which is no tensor and no number. Record without windows (`every`)"
-        )
+    for parameter, state in optimizer.state.items():
+        if not isinstance(parameter, Tensor):
+            _refuse(optimizer, f"keeps {parameter!r} beside what it keeps of each parameter")
+        for key, value in state.items():
+            if not isinstance(value, _NUMBERS):
+                _refuse(optimizer, f"keeps a {type(value).__name__} as {key!r}")
+
+
+def _refuse(optimizer: torch.optim.Optimizer, what: str) -> NoReturn:
+    raise RecordError(
+        f"the state of a training cannot be kept: its {type(optimizer).__name__} {what}, not a tensor or a number of "
+        "Python. Record without windows (`every`)"
+    )
 
 
 _NUMBERS = (Tensor, bool, int, float, type(None))
@@ -134,7 +152,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors = folder / "state.safetensors"
     try:
         values: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        if _checksum(values, tensors) != values.get("checksum"):
+        if not isinstance(values, dict) or _checksum(values, tensors) != values.get("checksum"):
             raise RecordError(f"{folder}: damaged: its files are not as they were written, or of an earlier version")
         return values, load_file(tensors)
     except OSError as error:
@@ -164,10 +182,10 @@ def load(
     set_model_state_dict(model, tensors, options=_SHARDED)
     if values["param_groups"]:
         state: dict[str, dict[str, Any]] = {}
-        for name, kept in (parts["optimizer"] | values["numbers"]).items():
-            parameter, _, key = name.rpartition(".")
-            kept = _as_held(kept, held.get(parameter)) if isinstance(kept, Tensor) else kept
-            state.setdefault(parameter, {})[key] = kept
+        for place, (parameter, key) in enumerate(values["kept"]):
+            state.setdefault(parameter, {})[key] = _as_held(parts["optimizer"][str(place)], held.get(parameter))
+        for parameter, key, number in values["numbers"]:
+            state.setdefault(parameter, {})[key] = number
         optimizer_state = {"state": state, "param_groups": values["param_groups"]}
         own = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         set_optimizer_state_dict(model, optimizer, optimizer_state, options=_SHARDED)

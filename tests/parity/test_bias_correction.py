@@ -70,7 +70,14 @@ class Adam(torch.optim.Adam):
             parameter.mul_(1 - self._decay).addcdiv_(state["exp_avg"], root, value=-rate / first)
 
 
-def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin: int, *, steps: int = 12) -> None:
+def train(
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    folder: Path,
+    twin: int,
+    *,
+    steps: int = 12,
+    dtype: torch.dtype = torch.float32,
+) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 10))
     for layer in model:
@@ -80,7 +87,7 @@ def train(make: Callable[[nn.Module], torch.optim.Optimizer], folder: Path, twin
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(steps):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+            nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws).to(dtype)), LABELS).backward()
             optimizer.step()
 
 
@@ -113,6 +120,28 @@ def test_corrections_in_single_precision_are_the_same_training(options: dict[str
     verdict = judged(tmp_path, **options)
     assert verdict.verdict == "equivalent", verdict.explanation
     assert verdict.distance_over_floor is not None and verdict.distance_over_floor < 6
+
+
+def hardly_longer(model: nn.Module) -> torch.optim.Optimizer:
+    """Torch's own Adam, whose updates are longer by what single precision may make of its corrections."""
+    optimizer, parameters = torch.optim.Adam(model.parameters(), lr=0.01), list(model.parameters())
+    before: list[Tensor] = []
+    optimizer.register_step_pre_hook(lambda *_: before.extend(p.detach().clone() for p in parameters))
+
+    def longer(*_: Any) -> None:
+        with torch.no_grad():
+            for parameter, start in zip(parameters, before, strict=True):
+                parameter += 1e-5 * (parameter - start)
+        before.clear()
+
+    optimizer.register_step_post_hook(longer)
+    return optimizer
+
+
+def test_nothing_is_excused_where_both_runs_surely_correct_in_double_precision(tmp_path: Path) -> None:
+    own = partial(train, lambda model: torch.optim.Adam(model.double().parameters(), lr=0.01), dtype=torch.float64)
+    longer = partial(train, lambda model: hardly_longer(model.double()), dtype=torch.float64)
+    assert compared(own, longer, tmp_path).verdict == "different"
 
 
 def train_by_radam(in_single: bool, folder: Path, twin: int) -> None:
@@ -157,40 +186,51 @@ def test_more_than_their_rounding_is_another_training(wrong: dict[str, object], 
 
 
 class Turned(torch.autograd.Function):
-    """Returns what it is given, and a gradient that is a little longer where it is told so."""
+    """Returns what it is given, and a gradient times what it is told."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor, longer: bool) -> Tensor:
-        ctx.longer = longer
+    def forward(ctx: Any, given: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
         return given.view_as(given)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return (1.05 * gradient if ctx.longer else gradient), None
+        return ctx.factor * gradient, None
 
 
 class Kink(nn.Module):
-    """A ReLU that turns where one weight comes to a place."""
+    """A ReLU that turns where one weight comes to a place; or a fault that begins at a step."""
 
-    def __init__(self, layer: nn.Linear, place: int, at: float) -> None:
+    def __init__(self, layer: nn.Linear, place: int, at: float, longer: tuple[int, float]) -> None:
+        """`longer` are the first step and the factor of a fault."""
         super().__init__()
         self._weight, self._place, self._at = [layer.weight], place, at
+        self._made, self._longer = 0, longer
 
     def forward(self, given: Tensor) -> Tensor:
-        longer = float(self._weight[0].detach().flatten()[self._place]) > self._at
-        turned: Tensor = Turned.apply(given, longer)
-        return turned
+        turned = float(self._weight[0].detach().flatten()[self._place]) > self._at
+        first, factor = self._longer
+        self._made += 1
+        found: Tensor = Turned.apply(given, factor if self._made > first else 1.05 if turned else 1.0)
+        return found
 
 
 def train_to_a_kink(
-    correction: Correction, folder: Path, twin: int, *, kink: tuple[int, float] = (0, 1e9), steps: int = 16
+    correction: Correction,
+    folder: Path,
+    twin: int,
+    *,
+    kink: tuple[int, float] = (0, 1e9),
+    longer: tuple[int, float] = (1000, 1.0),
+    steps: int = 16,
+    **windows: Any,
 ) -> Tensor:
     """Train, and return the first layer's weights in the end."""
     torch.manual_seed(0)
     first = nn.Linear(4, 32)
-    model = nn.Sequential(first, Kink(first, *kink), nn.Tanh(), nn.Linear(32, 10))
+    model = nn.Sequential(first, Kink(first, *kink, longer), nn.Tanh(), nn.Linear(32, 10))
     optimizer, draws = Adam(model, correction), torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1, **windows):
         for _ in range(steps):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
@@ -209,3 +249,26 @@ def test_a_kink_that_the_factor_alone_comes_to_is_not_judged(tmp_path: Path) -> 
     beyond = partial(train_to_a_kink, in_double, kink=kink), partial(train_to_a_kink, in_double, kink=(place, -1e9))
     other = compared(*beyond, tmp_path / "other")
     assert other.verdict == "different"
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.5])
+def test_a_fault_that_begins_later_is_no_kink_where_much_of_the_gradient_is_lost(factor: float, tmp_path: Path) -> None:
+    reference, other = partial(train_to_a_kink, in_double), partial(train_to_a_kink, in_single, longer=(6, factor))
+    verdict = compared(reference, other, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
+
+
+def test_a_smaller_one_is_seen_where_a_window_begins(tmp_path: Path) -> None:
+    """It was not judged in windows either, though the advice was to make some."""
+    small = {"longer": (6, 1.05)}
+    assert (
+        compared(
+            partial(train_to_a_kink, in_double), partial(train_to_a_kink, in_single, **small), tmp_path / "whole"
+        ).verdict
+        == "cannot judge"
+    )
+    reference = partial(train_to_a_kink, in_double, every=4)
+    other = partial(train_to_a_kink, in_single, every=4, follow=tmp_path / "windows/reference", **small)
+    verdict = compared(reference, other, tmp_path / "windows")
+    assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
+    assert "from step 8 on" in (verdict.reason or "")

@@ -28,10 +28,14 @@ def further(left: Trace, right: Trace, floor: Floor) -> Floor:
         right: The run that is compared with it.
         floor: That of the reference.
     """
-    if is_coarse(left.layout) or not left.layout.steps:
+    in_double = left.layout.corrected_in_double and right.layout.corrected_in_double
+    if is_coarse(left.layout) or not left.layout.steps or in_double:
         return floor
     parts = torch.minimum(_parts(left), _parts(right))
-    return _Further(left, right, floor, parts) if parts.any() else floor
+    found = _Further(left, right, floor, parts)
+    # What float64 rounds hides no such factor: where it is not seen, there is none.
+    hidden = left.layout.unit_roundoff > UNIT_ROUNDOFF["fp64"]
+    return found if parts.any() and (hidden or found.seen) else floor
 
 
 class _Further:
@@ -61,13 +65,19 @@ class _Further:
     def outgrown(self, row: int) -> str | None:
         """Say why what parts from a row on may come of such a factor, see the function of this name."""
         layout = self._reference.layout
-        if not self.seen or any(window.start == row for window in layout.windows()):
+        if not self.seen or row in layout.rows_that_begin() or self._is_too_far(row):
             return None
         return (
             "updates differ by one factor, as of Adam's bias corrections in single precision, which moves weights "
             f"further apart than twins are: by step {layout.steps[row]} that may have turned a ReLU, whose gradient "
             "jumps there"
         )
+
+    def _is_too_far(self, row: int) -> bool:
+        """Tell whether gradients part in one step, from weights that are as near as the factor leaves them, by more."""
+        start, gradient = (distances(self._reference, self._right, kind)[row, -1] for kind in _GIVEN)
+        near = start <= margin_of(self._reference.layout, MARGIN) * self["start"][row, -1]
+        return bool(near & (gradient > _OF_A_KINK))
 
     def _widen(self, kind: Compared) -> Tensor:
         floor, reference = self._floor[kind], self._reference
@@ -90,6 +100,9 @@ class _Further:
         ]
         return torch.cat(changed)
 
+
+_OF_A_KINK = 0.1
+"""Part of the whole gradient up to which a unit that turns for one sample may move it."""
 
 _TIMES = 4
 """Times its part that is excused, whatever the margin is: right runs lay at up to 1.8."""

@@ -20,10 +20,11 @@ from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint, joined
 from trainparity.parity.recording.presence import RanksPart
 from trainparity.parity.recording.sequence import STEPS_OF_ALL
-from trainparity.parity.recording.session import Plan, Session
+from trainparity.parity.recording.session import NotKept, Plan, Session
 from trainparity.parity.recording.trace import BY_ITSELF, ENDED
 from trainparity.parity.recording.unwrap import reshard
 from trainparity.parity.recording.watch import StepWatch
+from trainparity.parity.recording.windows import WINDOWS
 from trainparity.records.base import Settings, write_csv
 
 
@@ -67,7 +68,7 @@ def record(
     Raises:
         ValueError: an argument is out of range, or the name is no file name.
         TypeError: an argument is of another type.
-        RecordError: the run to follow has no state to load.
+        RecordError: the run to follow has no states to load, or the optimizer has options that can't be kept in one.
     """
     number = run_folder.asked_twin() if twin is None else twin
     folder = run_folder.of_run(folder)
@@ -84,13 +85,19 @@ def record(
         raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")
     followed = folder if number and every and follow is None else follow
     if followed is not None:
+        if followed == folder and not number:
+            raise ValueError(f"follow={folder} is the folder that this run is recorded into; give it another one")
         run_folder.check_followed(followed, every)
-    state = folder / "windows"
+    elif every:
+        from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
+
+        checkpoints.check_options(optimizer)
+    state = folder / WINDOWS
     plan = Plan(
         traced=lambda step: step < first or step % interval == 0,
         window=every,
         keep=state if every and followed is None else None,
-        follow=followed / "windows" if followed is not None else None,
+        follow=followed / WINDOWS if followed is not None else None,
         twin=number,
         rounds_as=run_folder.format_of_reference(folder) if number else None,
     )
@@ -252,21 +259,24 @@ class Recorder:
             return
         try:
             self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
-        except RanksPart as error:
+            self.step += 1
+            self._loss = torch.nan
+            self._busy = True  # a window may load the optimizer's state, which may call its step
+            self._session.start(self.step)
+        except (RanksPart, NotKept) as error:
             self._end_early(f"at step {self.step} {error}")
-            return
-        self.step += 1
-        self._loss = torch.nan
-        self._busy = True  # a window may load the optimizer's state, which may call its step
-        self._session.start(self.step)
-        self._busy = False
+        finally:
+            self._busy = False
 
     def _end_early(self, why: str) -> None:
         """Write the steps so far: the trace has no place for what comes."""
         self.ended = why
         self._settings = {**self._settings, ENDED: why}
-        self.close()
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
+        try:
+            self.close()
+        except OSError as error:  # as on a full disk, which costs the trace and not the training
+            warnings.warn(f"{self.folder}: its trace was not written: {error}", stacklevel=6)
 
 
 def is_open(folder: Path) -> bool:

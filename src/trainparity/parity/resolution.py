@@ -12,12 +12,12 @@ from trainparity.records.verdict import Resolution
 
 def gradient_width(reference: Trace, floor: Floor) -> float:
     """Return the largest floor of the whole gradient where a window starts: rounding has not grown there yet."""
-    return float(floor["gradient"][_starts(reference), -1].amax())
+    return float(floor["gradient"][reference.layout.rows_that_begin(), -1].amax())
 
 
 def update_width(reference: Trace, floor: Floor) -> float:
     """Return the largest floor of the whole update there."""
-    return float(update_noise(reference, floor)[_starts(reference)].amax())
+    return float(update_noise(reference, floor)[reference.layout.rows_that_begin()].amax())
 
 
 def update_noise(reference: Trace, floor: Floor) -> Tensor:
@@ -48,10 +48,6 @@ _ROUNDINGS = 4
 """Roundings of weights by which the updates of runs whose rounding is independent may be apart."""
 
 
-def _starts(reference: Trace) -> list[int]:
-    return [window.start for window in reference.layout.windows()]
-
-
 def resolutions(reference: Trace, floor: Floor, margin: float, of_updates: float) -> list[Resolution]:
     """Return the resolution of each kind of tensor that the reference has; updates have a margin of their own."""
     kinds = [kind for kind in KINDS if len(names(reference, kind)) > 1]
@@ -60,7 +56,7 @@ def resolutions(reference: Trace, floor: Floor, margin: float, of_updates: float
 
 def _resolution(reference: Trace, floor: Floor, margin: float, kind: Judged) -> Resolution:
     """Multiply the floor where windows start, of several the widest, by the margin: rounding is least there."""
-    seen = (margin * floor[kind][_starts(reference)]).amax(0).clamp(max=INFINITE)
+    seen = (margin * floor[kind][reference.layout.rows_that_begin()]).amax(0).clamp(max=INFINITE)
     weakest = int(seen[:-1].argmax())
     return Resolution(
         kind=kind, whole=float(seen[-1]), weakest=float(seen[weakest]), tensor=names(reference, kind)[weakest]

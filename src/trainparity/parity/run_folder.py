@@ -4,9 +4,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from trainparity.parity.recording import windows
 from trainparity.parity.recording.formats import NumberFormat
 from trainparity.parity.recording.idle import IDLE
 from trainparity.parity.recording.trace import MODELS, Layout
+from trainparity.parity.recording.windows import WINDOWS
 from trainparity.records.base import RecordError
 
 TWIN = "TRAINPARITY_TWIN"
@@ -52,12 +54,14 @@ def check_followed(folder: Path, every: int) -> None:
     """Check that a run can be followed that is recorded there.
 
     Raises:
-        RecordError: there is none, or its windows are others.
+        RecordError: there is none, its windows are others, or their states are gone.
     """
     if not (folder / "trace.json").exists():
         raise RecordError(f"{folder}: holds no trace.json: record the reference with every={every} before")
-    if (kept := Layout.read(folder / "trace.json").window) != every:
-        raise RecordError(f"{folder}: recorded with every={kept}, it can't be followed with every={every}")
+    layout = Layout.read(folder / "trace.json")
+    if layout.window != every:
+        raise RecordError(f"{folder}: recorded with every={layout.window}, it can't be followed with every={every}")
+    windows.check(folder / WINDOWS, every, layout.made)
 
 
 def format_of_reference(folder: Path) -> NumberFormat | None:
@@ -69,9 +73,10 @@ def format_of_reference(folder: Path) -> NumberFormat | None:
 
 
 def remove_earlier(folder: Path) -> None:
-    """Remove an earlier run's trace, its curve and the traces of its twins, which measured the floor of that run."""
+    """Remove an earlier run's trace, its curve, its states and the traces of its twins, which measured its floor."""
     if (folder / "trace.json").exists():
         for twin in folder.glob("twins/*/trace.json"):
             twin.unlink()
     for name in ("trace.json", "curve.csv", IDLE):
         (folder / name).unlink(missing_ok=True)
+    windows.remove(folder / WINDOWS)

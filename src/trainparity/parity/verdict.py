@@ -119,7 +119,11 @@ def judge_traces(
             return verdict.unclear(undecided)
         explained = explain(verdict, difference)
         grown = outgrown(floor, difference.row) if explained.cause == "backward" else None
-        return verdict.unclear(grown, advice=IN_WINDOWS) if grown else explained
+        if not grown:
+            return explained
+        # Where a later window begins, from equal weights, nothing has grown.
+        anew = sorted({*rows} & {*left.layout.rows_that_begin()})
+        return explain(verdict, replace(difference, row=anew[0])) if anew else verdict.unclear(grown, advice=IN_WINDOWS)
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):

@@ -11,6 +11,7 @@ from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.signs import STAND_IN
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.recording.watch import StepWatch
+from trainparity.parity.recording.windows import WINDOWS
 from trainparity.records.base import write_csv
 from trainparity.records.tensors import save as save_tensors
 from trainparity.training.loop import Trainer
@@ -34,7 +35,7 @@ class ParityPhase:
         self._resuming = resuming(trainer, checkpoint)
         self._is_reference = spec.reference is None and not twin
         self._window = min(spec.parity.window, trainer.num_steps)
-        windows = (spec.reference or spec.work / "state") / "windows"  # the reference keeps what the others start from
+        windows = (spec.reference or spec.work / "state") / WINDOWS  # the reference keeps what the others start from
         plan = Plan(
             window=self._window,
             keep=windows if self._is_reference else None,

@@ -1,11 +1,11 @@
-"""Options of an optimizer, by parameter."""
+"""Options of an optimizer, by parameter, and what its state counts, in all the ways that optimizers count."""
 
 from typing import Any
 
 import torch
 from torch import nn
 
-from trainparity.parity.recording.facts import settings_by_parameter
+from trainparity.parity.recording.facts import settings_by_parameter, steps_counted
 
 
 class Grouped(torch.optim.Optimizer):
@@ -39,3 +39,12 @@ def test_what_a_loop_notes_in_groups_is_no_option() -> None:
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([{"params": [parameter], "depth": 3}], lr=0.1)
     assert "depth" not in settings_by_parameter(optimizer, [parameter])
+
+
+def test_steps_are_counted_by_one_number_of_any_kind_and_else_not() -> None:
+    states = [
+        {"step": 3}, {"step": torch.tensor(4.0)}, {"step": torch.tensor([5])}, {}, {"step": "six"}, {"step": None},
+        {"step": torch.zeros(2)}, {"step": torch.zeros(0)}, {"step": torch.tensor(2**31, dtype=torch.float32)},
+    ]  # fmt: skip
+    assert steps_counted(states).tolist() == [3, 4, 5, 0, 0, 0, 0, 0, 2**31]
+    assert steps_counted([]).tolist() == []

@@ -136,12 +136,11 @@ def state_kept(parameters: Sequence[Tensor], states: Sequence[dict[str, Any]]) -
 
 def steps_counted(states: Sequence[dict[str, Any]]) -> Tensor:
     """Return the steps that an optimizer's state counts of each parameter: float64 [P]; 0 where it counts none."""
-    counted = [state.get("step") for state in states]
+    counted = dict(enumerate(state.get("step") for state in states))
+    tensors = {place: one for place, one in counted.items() if isinstance(one, Tensor) and one.numel() == 1}
+    exact = on_cpu([where_float64_is(one).double().reshape(()) for one in tensors.values()])
+    numbers = {place: float(one) for place, one in counted.items() if isinstance(one, int | float)}
     found = torch.zeros(len(states), dtype=torch.float64)
-    on_gpus = {place: one for place, one in enumerate(counted) if isinstance(one, Tensor) and one.device.type != "cpu"}
-    for place, one in enumerate(counted):
-        if isinstance(one, int | float | Tensor) and place not in on_gpus:
-            found[place] = float(one)
-    for place, one in zip(on_gpus, on_cpu([where_float64_is(one).double() for one in on_gpus.values()]), strict=True):
+    for place, one in (numbers | dict(zip(tensors, map(float, exact), strict=True))).items():
         found[place] = one
     return found

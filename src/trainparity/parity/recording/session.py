@@ -1,5 +1,6 @@
 """A recording session: which steps are traced, where windows start, how a twin is moved, and the trace of it all."""
 
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording import ranks
+from trainparity.parity.recording import ranks, windows
 from trainparity.parity.recording.conditions import REDUCTION, conditions
 from trainparity.parity.recording.formats import (
     NumberFormat,
@@ -21,6 +22,7 @@ from trainparity.parity.recording.formats import (
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise, perturb
+from trainparity.parity.recording.presence import ABSENCE_S, Presence, for_at_most
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.step_arrays import StepArrays
 from trainparity.parity.recording.trace import Layout, Trace
@@ -50,6 +52,10 @@ class Plan:
     """The format of the model's products, where the loop knows it; None: it is looked up in the model and autocast."""
 
 
+class NotKept(RecordError):
+    """The state at a window's start could not be written: the training may go on, and its recording does not."""
+
+
 class Session:
     """Records a run: `start` before and `finish` after each optimizer step, in order; then `trace`."""
 
@@ -62,6 +68,8 @@ class Session:
         self._facts: dict[str, Any] = {}
         self._made = 0
         self.rank = ranks.rank()
+        self._keeping = Presence(f"trainparity/keeping-{next(_numbers)}")
+        """Of all ranks where states are kept: the first one alone writes them, and may fail."""
         self._moved: dict[int, float] = {}
         """How coarsely a twin's weights were moved, by identity."""
         _ALL.add(self)
@@ -113,6 +121,7 @@ class Session:
     def close(self) -> None:
         """Remove all hooks."""
         _ALL.discard(self)
+        self._keeping.leave()
         self.watch.close()
 
     def trace(self, settings: Settings) -> Trace | None:
@@ -163,15 +172,35 @@ class Session:
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""
         plan, watch = self._plan, self.watch
-        name = f"step-{step:06d}"
         if step and (plan.follow or plan.keep):
             from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
-        if step and plan.follow is not None and _is_kept(plan.follow, name):
-            checkpoints.load(plan.follow / name, watch.model, watch.optimizer, keep_settings=True)
+        if step and plan.follow is not None and windows.is_kept(plan.follow, step):
+            state = windows.of_step(plan.follow, step)
+            _, scalars = checkpoints.load(state, watch.model, watch.optimizer, keep_settings=True)
+            if (kept := scalars.get("step", step)) != step:
+                raise RecordError(f"{state}: holds the state of step {kept}")
         if plan.twin:
             self._move(step)
         if step and plan.keep is not None:
-            checkpoints.save(plan.keep / name, watch.model, watch.optimizer, {}, {}, main=self.rank == 0)
+            self._keep(windows.of_step(plan.keep, step), step)
+
+    def _keep(self, folder: Path, step: int) -> None:
+        """Keep the state that a step starts from.
+
+        Raises:
+            NotKept: it could not be written, by any rank.
+            RanksPart: so on the other ranks.
+        """
+        from trainparity import checkpoints
+
+        main, why = self.rank == 0, ""
+        try:
+            checkpoints.save(folder, self.watch.model, self.watch.optimizer, {}, {"step": step}, main=main)
+        except Exception as error:
+            why = str(error) if isinstance(error, RecordError) else f"its state was not kept: {error!r}"
+        self._keeping.come(for_at_most(ABSENCE_S), why)
+        if why:
+            raise NotKept(why)
 
     def _move(self, step: int) -> None:
         """Move a twin's weights as coarsely as its forward pass rounds, or FSDP2 the gradients that it adds up."""
@@ -197,18 +226,7 @@ class Session:
         self._moved |= {id(parameter): unit_roundoff for parameter in self.watch.model.parameters()}
 
 
+_numbers = itertools.count()
+
 _ALL: weakref.WeakSet[Session] = weakref.WeakSet()
 """Of all models that are recorded in this process: several optimizers may hold parts of one."""
-
-
-def _is_kept(folder: Path, name: str) -> bool:
-    """Tell whether a state is kept; a run that goes on beyond the one that it follows keeps its own.
-
-    Raises:
-        RecordError: states of later windows are there and this one is not.
-    """
-    if (folder / name).is_dir():
-        return True
-    if any(other.name > name for other in folder.glob("step-*")):
-        raise RecordError(f"{folder / name}: no such folder, though later windows of the run were kept")
-    return False

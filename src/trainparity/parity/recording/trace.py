@@ -97,6 +97,8 @@ class Layout(Record):
     """Class of that which holds a parameter, by its name, where several of more than one class step together."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Its options that are words, as `line_search_fn`, or None."""
+    corrected_in_double: bool = False
+    """Whether its steps surely made Adam's bias corrections in double precision."""
     settings: Settings = Field(default_factory=dict)
     """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
     environment: dict[str, str] = Field(default_factory=dict)
@@ -120,6 +122,10 @@ class Layout(Record):
             i for i, step in enumerate(self.steps) if i == 0 or self._window(step) != self._window(self.steps[i - 1])
         ]
         return [slice(a, b) for a, b in zip(starts, [*starts[1:], len(self.steps)], strict=True)]
+
+    def rows_that_begin(self) -> list[int]:
+        """Return the rows of steps that begin a window."""
+        return [window.start for window in self.windows()]
 
     def rows_that_go_on(self) -> list[int]:
         """Return the rows of steps whose step before is traced, too, in the same window: they begin as that ended."""

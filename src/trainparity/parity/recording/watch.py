@@ -13,6 +13,7 @@ from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
 from trainparity.parity.recording.closures import Closures, made_inside
 from trainparity.parity.recording.collect import collect
+from trainparity.parity.recording.corrections import made_in_double
 from trainparity.parity.recording.end import End
 from trainparity.parity.recording.facts import layout_of, often_written
 from trainparity.parity.recording.formats import NumberFormat
@@ -67,6 +68,7 @@ class StepWatch:
         self._active = False
         self.given = GivenGradients()
         self._groups: Tensor | None = None
+        self._corrected_in_double = True
         self.around = AroundSteps(self._updating)
         self._watch_steps_of(self.optimizer)
 
@@ -111,6 +113,7 @@ class StepWatch:
             "uneven": len(self.forward.origins.lengths) > 1,
             "calls": self.forward.seen.calls,
             "trained_before": self._trained_before,
+            "corrected_in_double": self._corrected_in_double,
             "differentiable": self.forward.differentiable,
             "loss_reads": self._names_of(self._loss.reads),
             **self._loss.facts(),
@@ -220,6 +223,7 @@ class StepWatch:
             return None
         if self.structure.changed() or (again := self._meet(Place.UPDATE)) is None:
             return None
+        self._corrected_in_double &= made_in_double(self.optimizer)
         parameters = self._parameters()
         record_start(self._arrays, self.optimizer, parameters, self._holders)
         # What ranks send each other after the last update is seen here, where the next one begins.
