@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from trainparity.parity.causes import IDENTIFIERS, RULES, UNKNOWN, paragraphs
+from trainparity.parity.causes import IDENTIFIERS, RULES, paragraphs
 from trainparity.records.claims import ClaimReport
-from trainparity.records.verdict import Link
+from trainparity.records.verdict import UNKNOWN, Link
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "benchmarks/results/studies"

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.scripts import torchrun
 from trainparity import record
-from trainparity.parity.causes import IDENTIFIERS, UNKNOWN
+from trainparity.parity.causes import IDENTIFIERS
 from trainparity.parity.compare import compare_folders
-from trainparity.records.verdict import Verdict
+from trainparity.records.verdict import UNKNOWN, Verdict
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/causes"

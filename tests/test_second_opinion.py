@@ -79,3 +79,32 @@ def test_without_an_answer_in_float64_runs_stay_equivalent() -> None:
     before = judged(0.4).model_copy(update={"verdict": "equivalent"})
     found = unhidden(before, Verdict(left="a", right="b", verdict="cannot judge", reason="no twins", margin=16.0))
     assert (found.verdict, found.confirmation) == ("equivalent", "float64 gave no second opinion: no twins")
+
+
+def named(cause: str, step: int, **others: object) -> Verdict:
+    found = {"cause": cause, "step": step, "explanation": f"{cause} in b", "link": "loss"}
+    return judged(0.02).model_copy(update=found | others)
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "cause"),
+    [
+        (named("backward", 3), named("loss-normalisation", 4), "loss-normalisation"),  # rounding was seen first
+        (named("unknown", 13), named("update", 0), "update"),
+        (named("backward", 3), named("loss-or-targets", 3), "backward"),
+        (named("backward", 3), named("unknown", 4), "backward"),
+        (named("backward", 4), named("loss-normalisation", 3), "backward"),  # without twins its floor may be too low
+    ],
+)
+def test_float64_names_what_rounding_hid(before: Verdict, again: Verdict, cause: str) -> None:
+    there = again.model_copy(update={"left": "a64", "right": "b64", "explanation": f"{again.cause} in b64"})
+    found = judged_again(before, there)
+    assert (found.verdict, found.cause, found.explanation) == ("different", cause, f"{cause} in b")
+    assert found.step == (before if cause == before.cause else again).step
+    assert str(found.confirmation).endswith("has its cause there") == (cause != before.cause)
+
+
+def test_a_coarse_format_that_float64_takes_away_keeps_its_cause() -> None:
+    before, again = named("precision", 0), named("loss-normalisation", 4)
+    assert judged_again(before, again, takes_more=True).cause == "precision"
+    assert judged_again(named("unknown", 0), again, takes_more=True).cause == "loss-normalisation"

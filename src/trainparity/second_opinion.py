@@ -1,7 +1,7 @@
 """Runs judged again in float64, where rounding is a billion times smaller and a fault is as large as before."""
 
 from trainparity.records.numbers import exact
-from trainparity.records.verdict import JUDGED, Verdict
+from trainparity.records.verdict import JUDGED, UNKNOWN, Verdict
 
 _ROUNDING = 1e-4
 """Part of a distance that is left of it in float64 if it was rounding, at the most."""
@@ -29,12 +29,35 @@ def judged_again(before: Verdict, again: Verdict, *, takes_more: bool = False) -
         takes_more: Whether float64 may have taken away more than rounding.
     """
     vanishes, text = in_float64(before, again)
+    if again.verdict not in JUDGED:
+        return confirmed(before, text)
     if not vanishes:
-        return confirmed(before, f"{text}: it is not rounding" if again.verdict in JUDGED else text)
+        named = _names_more(before, again, takes_more=takes_more)
+        found = _with_cause_of(again, before) if named else before
+        return confirmed(found, f"{text}: it is not rounding{', and has its cause there' if named else ''}")
     if takes_more:
         other = "or a coarser format or compiled code of one of them: float64 takes all of it away"
         return confirmed(before, f"{text}: rounding, {other}")
     return rounding(before.model_copy(update={"later_steps": again.later_steps}), text)
+
+
+def _names_more(before: Verdict, again: Verdict, *, takes_more: bool) -> bool:
+    """Tell whether float64 names a cause where none was proved, or shows that what was seen first was rounding."""
+    if again.verdict != "different" or again.cause in (None, UNKNOWN):
+        return False
+    if before.cause == UNKNOWN or before.step is None or again.step is None:
+        return before.cause == UNKNOWN
+    return again.step > before.step and not takes_more
+
+
+def _with_cause_of(again: Verdict, before: Verdict) -> Verdict:
+    """Return a verdict with the cause that float64 shows, told of the runs as they are."""
+    fields = ("cause", "link", "explanation", "advice", "step", "tensor", "evidence", "reason", "model")
+    found = {field: getattr(again, field) for field in fields}
+    for field in ("explanation", "advice", "reason"):
+        for there, here in ((again.left, before.left), (again.right, before.right)):
+            found[field] = found[field] and found[field].replace(there, here)
+    return before.model_copy(update=found)
 
 
 def unhidden(before: Verdict, again: Verdict) -> Verdict:

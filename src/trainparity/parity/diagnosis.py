@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 
-from trainparity.parity.causes import RULES, UNKNOWN, Evidence, Finding, Rule
+from trainparity.parity.causes import RULES, Evidence, Finding, Rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import KINDS, sketches
 from trainparity.parity.placement import place
 from trainparity.records.numbers import number
-from trainparity.records.verdict import Verdict
+from trainparity.records.verdict import UNKNOWN, Verdict
 
 
 def explain(verdict: Verdict, difference: Difference) -> Verdict:

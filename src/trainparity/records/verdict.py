@@ -15,6 +15,9 @@ Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped
 """`failed`: a run crashed; `skipped`: one was not tried; `cannot judge`: the evidence of two runs proves nothing."""
 
 SAME_TRAINING: tuple[Outcome, ...] = ("bitwise", "equivalent")
+UNKNOWN = "unknown"
+"""The cause where no test proves one."""
+
 JUDGED: tuple[Outcome, ...] = (*SAME_TRAINING, "different")
 
 Link = Literal[

@@ -19,6 +19,17 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 
+class Shared(torch.optim.AdamW):
+    # All ranks hold all parameters; each updates some of them and sends these, as Muon's step does over matrices.
+    def step(self):
+        (group,) = self.param_groups
+        everything = group["params"]
+        group["params"] = [p for n, p in enumerate(everything) if n % size == rank]
+        super().step()
+        group["params"] = everything
+        for n, parameter in enumerate(everything):
+            dist.broadcast(parameter.data, n % size)
+
 def train(name):
     torch.manual_seed(0)
     data = torch.randn(5, 16, 6)
@@ -29,12 +40,14 @@ def train(name):
     if name.startswith("torch"):
         optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW, lr=rate)
     else:
-        held = parameters if name == "plain" else owned
-        optimizer = torch.optim.AdamW(held, lr=rate)
+        held = parameters if name in ("plain", "shared", "shared-lost") else owned
+        optimizer = (Shared if "shared" in name else torch.optim.AdamW)(held, lr=rate)
     called = model if name in ("reduced", "torch-alone") else nn.parallel.DistributedDataParallel(model)
     with trainparity.record(called, optimizer, f"{sys.argv[1]}/{name}"):
-        for batch in data:
+        for step, batch in enumerate(data):
             model.zero_grad()
+            if name == "shared-lost" and step == 3:
+                optimizer.state.clear()
             called(batch[rank::size]).square().mean().backward()
             if name == "reduced":  # each rank gets the gradients of its own part alone
                 for n, parameter in enumerate(parameters):
@@ -71,7 +84,8 @@ def train_later(name):
 
 for name in ("later", "later-parts", "later-torch", "later-rate"):
     train_later(name)
-for name in ("plain", "torch", "parts", "reduced", "kept", "rate", "torch-rate", "torch-alone"):
+names = "plain torch parts reduced kept rate torch-rate torch-alone shared shared-lost"
+for name in names.split():
     train(name)
 dist.destroy_process_group()
 """
@@ -91,7 +105,7 @@ def _judged(runs: Path, name: str) -> Verdict:
     return compare_folders(runs / "plain", runs / name)
 
 
-@pytest.mark.parametrize("name", ["torch", "parts", "reduced"])
+@pytest.mark.parametrize("name", ["torch", "parts", "reduced", "shared"])
 def test_ranks_that_update_parts_and_send_them_are_the_same_training(runs: Path, name: str) -> None:
     found = _judged(runs, name)
     assert found.weights in ("bitwise", "equivalent"), (found.reason, found.explanation)
@@ -121,6 +135,11 @@ def test_parts_that_no_rank_sends_are_a_difference(runs: Path) -> None:
 def test_options_of_a_part_are_those_of_the_rank_that_updates_it(runs: Path) -> None:
     found = _judged(runs, "rate")
     assert (found.verdict, found.cause) == ("different", "learning-rate")
+
+
+def test_what_all_ranks_have_lost_is_seen_where_each_keeps_a_part(runs: Path) -> None:
+    found = _judged(runs, "shared-lost")
+    assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", 3)
 
 
 def test_options_of_the_optimizer_inside_are_those_of_its_rank(runs: Path) -> None:

@@ -34,7 +34,7 @@ from trainparity.parity.causes import (
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Rule
 
-__all__ = ["FACTS", "IDENTIFIERS", "RULES", "UNKNOWN", "Evidence", "Finding", "Rule", "paragraphs"]
+__all__ = ["FACTS", "IDENTIFIERS", "RULES", "Evidence", "Finding", "Rule", "paragraphs"]
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
@@ -121,9 +121,6 @@ RULES: tuple[Rule, ...] = (
 
 FACTS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.differs)
 """Rules of what is recorded exactly: where one differs, the runs are different."""
-
-UNKNOWN = "unknown"
-"""The cause of a difference that no rule proves."""
 
 IDENTIFIERS: tuple[str, ...] = tuple(dict.fromkeys(rule.cause for rule in RULES))
 """The causes that can be named, besides `unknown`."""
