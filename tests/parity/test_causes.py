@@ -306,6 +306,11 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": scaled(0.6)}),
         (SHARDED, {**SHARDED, "gradients": scaled(0.6)}),
         (
+            {"ranks": 2},
+            {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256),
+             "rank__total": ones(T, 2, 256) * torch.tensor([0.04, 0.0217])[:, None]},
+        ),
+        (
             NEW_HEAD,
             {
                 **NEW_HEAD, "gradients": scaled(1.7), "activation_gradient__sketch": 1.7 * GIVEN_BACK,

@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     scaler.grad_scaler,
     clipping.clipped_too_early,
     clipping.clipped_apart,
+    clipping.scaled_apart,
     clipping.clipped_while_scaled,
     precision.overflow,
     unmoved.frozen_parameter,
