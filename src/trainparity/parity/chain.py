@@ -193,15 +193,18 @@ def _loss_is_fine(difference: "Difference") -> bool:
 def _given_to_one(difference: "Difference") -> list[str]:
     """Return what the model is given in one run only that has no row for each sample, and is not zero.
 
-    Not the few numbers that a model which makes its loss itself is given, such as a count of tokens.
+    Not the few numbers that a model which makes its loss itself is given, such as a count of tokens. What has a row for
+    each sample may be labels, or a mask that hides nothing; it counts where the model makes more of it, as of views.
     """
+    more = bool(set(inside([*difference.of_other_size])))
     few = max(2.0, min(*difference.numbers("num_samples"), difference.left.layout.sketch_size / 2))
     layouts = difference.left.layout.activations, difference.right.layout.activations
     found = []
     for trace, others in ((difference.left, layouts[1]), (difference.right, layouts[0])):
         given = ((trace.arrays["activation/sketch"][difference.row] != 0).sum(1) >= few).tolist()
         seen = (name for name, there in zip(trace.layout.activations, given, strict=True) if there)
-        found += [name for name in seen if name.startswith(INPUT) and depends_on_cut(name) and name not in others]
+        seen = (name for name in seen if more or depends_on_cut(name))
+        found += [name for name in seen if name.startswith(INPUT) and name not in others]
     return found
 
 

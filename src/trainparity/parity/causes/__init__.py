@@ -102,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     penalties.taken_by_the_loss,
     penalties.gradients_penalised,
     targets.other_value,
+    by_hand.changed_by_hand,
     backward.backward,
     # The gradient is right and the update is not.
     unmoved.none_for_zeros,

@@ -71,6 +71,27 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
     return None
 
 
+@rule(
+    "clipping",
+    "clipping",
+    proof="backward makes equal gradients, and code of the loop's own makes something else of them before the update",
+    advice=_ADVICE,
+)
+def changed_by_hand(difference: Difference) -> Finding | None:
+    """The loop changes the gradient by no one number, as row by row."""
+    if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
+        return None
+    changing = [not kept_after_backward(trace, difference.row) for trace in difference.traces]
+    alone = all(t.layout.world_size == 1 for t, changes in zip(difference.traces, changing, strict=True) if changes)
+    if not any(changing) or not alone or abs(difference.own_factor - 1) > _AS_LARGE:
+        return None
+    who = "both runs, in other ways" if all(changing) else f"{difference.who(changing[0])} only"
+    return Finding(
+        f"backward makes equal gradients, and what the update is given is no multiple of their sum in {who}",
+        {"changed_by_the_loop": changing},
+    )
+
+
 def _cut_at_one_limit(difference: Difference, kept: list[float]) -> bool:
     """Tell whether PyTorch alone shortens the gradients, at one limit: of other lengths that leaves other parts."""
     limits = difference.numbers("clip/max_norm")

@@ -62,7 +62,8 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
     same = f"{difference.runs[1]} gives the model the same samples as {difference.runs[0]}"
     if set(chain.other_inputs) == set(chain.given_to_one):
         own = set(chain.given_to_one) <= set(difference.left.layout.activations)
-        what = f"{same}; a further input, as a state that is carried on, is given in {difference.who(own)} only"
+        who = difference.who(own)
+        what = f"{same}; a further input, as a state that is carried on, or another view, is given in {who} only"
     else:
         what = f"{same}, with other values in a further input"
     return Finding(what, {"inputs": chain.other_inputs})

@@ -22,11 +22,9 @@ def of_other_length(difference: Difference) -> bool:
     counts, first = difference.numbers("num_samples"), _known_by(difference)
     if counts[0] != counts[1] or first is None:
         return False
-    other_size = first in difference.of_other_size
+    other = first in difference.of_other_size and not _end_with_zero(difference, first)
     if any(trace.layout.uneven for trace in difference.traces):
-        other = (other_size or _several_passes(difference)) and not _comes_twice(difference)
-    else:
-        other = other_size and not _end_with_zero(difference, first)
+        other = (other or _several_passes(difference)) and not _comes_twice(difference)
     return other and not same_over_the_run(*difference.traces) and not _in_other_steps(difference)
 
 
