@@ -50,7 +50,8 @@ def train_on_tokens(later: int, folder: Path, twin: int) -> None:
         for step in range(5):
             optimizer.zero_grad()
             first = 200 * step + (later if step else 0)
-            windows = torch.stack([text[first + 20 * row : first + 20 * row + 13] for row in range(8)])
+            length = 13 if step < 4 else 9  # the end of an epoch
+            windows = torch.stack([text[first + 20 * row : first + 20 * row + length] for row in range(8)])
             outputs = model(windows[:, :-1])
             nn.functional.cross_entropy(outputs.flatten(0, 1), windows[:, 1:].flatten()).backward()
             optimizer.step()
