@@ -81,7 +81,7 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
 def test_the_core_imports_no_package_of_an_extra() -> None:
     modules = [
         "trainparity.attach.process", "trainparity.checking.run", "trainparity.cli", "trainparity.data.datasets",
-        "trainparity.parity.compare", "trainparity.parity.curves", "trainparity.parity.recorder",
+        "trainparity.parity.compare", "trainparity.parity.curves", "trainparity.parity.record",
         "trainparity.report.answer", "trainparity.report.check", "trainparity.running.ab",
         "trainparity.training.worker",
     ]  # fmt: skip

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from trainparity.api import check as check
     from trainparity.api import compare as compare
     from trainparity.api import run as run
+    from trainparity.parity.record import record as record
     from trainparity.parity.recorder import Recorder as Recorder
-    from trainparity.parity.recorder import record as record
     from trainparity.records.check import CheckReport as CheckReport
     from trainparity.records.verdict import Verdict as Verdict
     from trainparity.training.global_batches import GlobalBatchSampler as GlobalBatchSampler
@@ -24,7 +24,7 @@ _MODULES = {
     "Workload": "trainparity.workloads.base",
     "check": "trainparity.api",
     "compare": "trainparity.api",
-    "record": "trainparity.parity.recorder",
+    "record": "trainparity.parity.record",
     "run": "trainparity.api",
 }
 __all__ = [

@@ -7,7 +7,8 @@ from accelerate.tracking import GeneralTracker
 from torch import nn
 
 from trainparity.parity.arguments import is_number
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 
 
 class RecordTracker(GeneralTracker):  # type: ignore[misc]  # Accelerate has no types

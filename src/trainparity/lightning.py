@@ -5,7 +5,8 @@ from typing import Any
 
 import lightning
 
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 
 
 class RecordCallback(lightning.Callback):

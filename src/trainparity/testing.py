@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from trainparity.parity.compare import compare_folders
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 from trainparity.records.verdict import Verdict
 from trainparity.scratch import scratch
 

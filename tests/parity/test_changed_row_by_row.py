@@ -49,4 +49,4 @@ def test_they_may_be_cut(tmp_path: Path) -> None:
 def test_another_way_to_change_them_is_named(wrong: partial[None], tmp_path: Path) -> None:
     found = compared(REFERENCE, wrong, tmp_path)
     assert (found.verdict, found.cause) == ("different", "clipping"), found.explanation
-    assert "no multiple of their sum in both runs" in (found.explanation or "")
+    assert "no multiple of their sum, in both runs" in (found.explanation or "")

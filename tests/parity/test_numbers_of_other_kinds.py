@@ -9,7 +9,6 @@ from torch import Tensor, nn
 import trainparity
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
-from trainparity.records.base import RecordError
 from trainparity.records.verdict import Verdict
 
 
@@ -95,5 +94,5 @@ def test_a_model_of_integers_alone_is_recorded_as_one_that_does_not_change(tmp_p
 
 
 def test_windows_need_the_numbers_of_all_parameters(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="frozen is on the meta device and has no numbers"):
+    with pytest.warns(UserWarning, match="at step 3 .*frozen is on the meta device and has no numbers"):
         record(Offloaded, tmp_path, every=3)

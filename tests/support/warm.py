@@ -32,7 +32,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 OURS = (
-    "trainparity.attach.process", "trainparity.cli", "trainparity.parity.compare", "trainparity.parity.recorder",
+    "trainparity.attach.process", "trainparity.cli", "trainparity.parity.compare", "trainparity.parity.record",
     "trainparity.running.ab", "trainparity.running.record", "trainparity.training.worker",
 )  # fmt: skip
 """Of this project what most commands import."""

@@ -85,7 +85,7 @@ class Recordings:
 
     def _record(self, optimizer: "Optimizer", called: "nn.Module | None", name: str | None) -> None:
         from trainparity.attach.owners import beside, model_of
-        from trainparity.parity.recorder import record
+        from trainparity.parity.record import record
         from trainparity.parity.recording.unwrap import unwrap_model
 
         others = beside(optimizer, self._optimizers.alive())

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainparity.controls.models import MODELS, digits
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 from trainparity.parity.recording import ranks
 
 GLOBAL_BATCH = 16

@@ -3,9 +3,9 @@
 import torch
 
 from trainparity.parity.recording import stacks
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.sketch import Sketcher
-from trainparity.parity.recording.stacks import Later
 
 
 def test_equal_rows_of_samples_do_not_cancel() -> None:

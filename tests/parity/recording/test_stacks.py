@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainparity.parity.recording import stacks
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.sketch import LEVELS, Sketcher, digest, levels, norm
 
 SKETCH = Sketcher(64)
@@ -90,7 +91,7 @@ def test_no_more_are_held_than_are_measured_together() -> None:
 
 @given(SIZES)
 def test_later_each_is_told_its_own(sizes: list[int | None]) -> None:
-    later, found = stacks.Later(stacks.digests), {}
+    later, found = Later(stacks.digests), {}
     tensors = [random(size) for size in sizes if size is not None]
     for place, tensor in enumerate(tensors):
         changed = tensor.clone()

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from trainparity.controls.catalogue.right import Accumulated, InBf16, SameMicroBatches
 from trainparity.controls.loop import Ddp, Loop
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 
 
 class LocalStatistics(Accumulated):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from trainparity.controls.catalogue.right import Unclipped
 from trainparity.controls.loop import STEPS, Loop
-from trainparity.parity.recorder import record
+from trainparity.parity.record import record
 
 _NOISE = 4
 """Numbers that the generator makes an image of."""

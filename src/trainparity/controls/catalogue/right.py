@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.controls.loop import GLOBAL_BATCH, STEPS, Ddp, Fsdp, Loop
-from trainparity.parity.recorder import Recorder, record
+from trainparity.parity.record import record
+from trainparity.parity.recorder import Recorder
 from trainparity.strategies.cpu_replicas import CpuReplicas
 
 

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import made_by_backward, own_gradients_agree
+from trainparity.parity.causes.passes import adds_up, made_by_backward, own_gradients_agree
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
+from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
@@ -74,21 +74,21 @@ def clipped_by_hand(difference: Difference) -> Finding | None:
 @rule(
     "clipping",
     "clipping",
-    proof="backward makes equal gradients, and code of the loop's own makes something else of them before the update",
+    proof="backward makes equal gradients, and code of both loops' own makes something else of them, in other ways",
     advice=_ADVICE,
 )
 def changed_by_hand(difference: Difference) -> Finding | None:
-    """The loop changes the gradient by no one number, as row by row."""
+    """Both loops change the gradient by no one number, as row by row."""
     if difference.stage != "gradient" or own_gradients_agree(difference) is not True:
         return None
-    changing = [not kept_after_backward(trace, difference.row) for trace in difference.traces]
-    alone = all(t.layout.world_size == 1 for t, changes in zip(difference.traces, changing, strict=True) if changes)
-    if not any(changing) or not alone or abs(difference.own_factor - 1) > _AS_LARGE:
+    changed = all(t.layout.world_size == 1 and not adds_up(t, difference.row) for t in difference.traces)
+    if not changed or abs(difference.own_factor - 1) > _AS_LARGE:
         return None
-    who = "both runs, in other ways" if all(changing) else f"{difference.who(changing[0])} only"
+    names = [name for name in difference.beyond["gradient"] if name != ALL]
     return Finding(
-        f"backward makes equal gradients, and what the update is given is no multiple of their sum in {who}",
-        {"changed_by_the_loop": changing},
+        "backward makes equal gradients, and what the update is given is no multiple of their sum, in both runs: "
+        f"something else of {some(names)} in {difference.runs[1]} than in {difference.runs[0]}",
+        {"parameters": names},
     )
 
 

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, listed, rule
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
 
@@ -39,64 +38,6 @@ def _clipped_early(trace: Trace, row: int) -> bool:
     """Tell whether a call before the last backward pass shortened the gradient."""
     passes = int(trace.arrays["rank/backwards"][row].amax())
     return bool(trace.arrays["clip/cuts"][row]) and int(trace.arrays["clip/backwards"][row]) < passes
-
-
-@rule(
-    "clipping",
-    "clipping",
-    proof="ranks scale their shards by different numbers",
-    advice="clip by the norm of the whole gradient: torch.nn.utils.clip_grad_norm_ on the sharded parameters",
-)
-def clipped_apart(difference: Difference) -> Finding | None:
-    """Shards that each rank scales by its own number after backward: clipped by local norms."""
-    found = _scaled_by_rank(difference)
-    if found is None or not _is_clipped(*found, difference.row):
-        return None
-    return _each_its_own(found[1])
-
-
-def _each_its_own(factors: list[float]) -> Finding:
-    said = f"each rank scales its shard of the gradient by its own number: {listed(factors)}"
-    return Finding(said, {"kept_by_rank": factors})
-
-
-@rule(
-    "loss-normalisation",
-    "reduction",
-    proof="ranks scale their shards by different numbers, and clip the whole gradient after that, or leave them of "
-    "different lengths",
-    advice="sum the count of samples or tokens over all ranks (all_reduce) before gradients are divided by it",
-)
-def scaled_apart(difference: Difference) -> Finding | None:
-    """Shards that each rank scales by its own number after backward, as by the count of its own tokens."""
-    found = _scaled_by_rank(difference)
-    if found is None or _is_clipped(*found, difference.row):
-        return None
-    return _each_its_own(found[1])
-
-
-def _scaled_by_rank(difference: Difference) -> tuple[Trace, list[float]] | None:
-    """Return the one run whose ranks scale their shards by different numbers, and these."""
-    apart = []
-    for trace in difference.traces:
-        pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
-        factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
-        kept = [factor for factor, rest in factors if rest < 1e-3]
-        if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept):
-            apart.append((trace, kept))
-    return apart[0] if len(apart) == 1 else None
-
-
-def _is_clipped(trace: Trace, factors: list[float], row: int) -> bool:
-    """Tell whether such numbers may come of a limit: it leaves what it cuts of one length, and makes nothing longer."""
-    lengths = torch.linalg.vector_norm(trace.arrays["rank/total"][row], dim=-1)
-    cut = lengths[[factor < max(factors) or factor < 1 - _GROWN for factor in factors]]
-    alike = bool(cut.max() <= _LENGTH_OF_A_SKETCH * cut.min())
-    return alike and max(factors) <= 1 + _GROWN and not int(trace.arrays["clip/calls"][row])
-
-
-_LENGTH_OF_A_SKETCH = 1.3
-"""Times by which sketches of vectors of one length may differ in length."""
 
 
 @rule(

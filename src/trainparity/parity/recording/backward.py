@@ -14,9 +14,9 @@ from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.given import ArrivingGradients
 from trainparity.parity.recording.hooks import Switched
 from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.sketch import Sketcher, norm
-from trainparity.parity.recording.stacks import Later
 
 _ROUNDED = 0.02
 """Part of a gradient by which the sum of what backward passes made may differ from it, in any format."""

@@ -16,6 +16,7 @@ from trainparity.parity.recording.generators import random_state
 from trainparity.parity.recording.groups import is_cut
 from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.kinds import is_scripted
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
@@ -24,7 +25,6 @@ from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
-from trainparity.parity.recording.stacks import Later
 from trainparity.parity.recording.tensors import as_dense, tensors
 from trainparity.parity.recording.time_first import TimeFirst, is_state
 from trainparity.parity.recording.unwrap import named_parts

@@ -6,11 +6,11 @@ from functools import partial
 from torch import Tensor
 
 from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.names import numbered
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
-from trainparity.parity.recording.stacks import Later
 
 
 class Outputs:

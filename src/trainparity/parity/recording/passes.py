@@ -12,12 +12,12 @@ from trainparity.parity.recording.apart import has_numbers, unseen
 from trainparity.parity.recording.formats import as_real, is_inexact, where_float64_is
 from trainparity.parity.recording.generators import state_outside_of_torch
 from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.names import OUTPUT, of_call, of_sums, of_whole
 from trainparity.parity.recording.padding import Tokens
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.signs import Signs
-from trainparity.parity.recording.stacks import Later
 from trainparity.parity.recording.tensors import has_rows, in_memory, rows_of, tensors
 from trainparity.parity.recording.time_first import batch_first
 

@@ -115,56 +115,6 @@ def _apart(numbers: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
         yield part.view(tensor.dtype).view(tensor.shape)
 
 
-class Later:
-    """A measure of tensors that come one by one: of each it is told when all have come."""
-
-    def __init__(self, measure: Measure) -> None:
-        self._measure = measure
-        self.drop()
-
-    def add(self, tensor: Tensor, tell: Callable[[Tensor], object], *, copied: bool = False) -> None:
-        """Measure a tensor; `tell` is given what was measured, later.
-
-        Args:
-            tensor: It.
-            tell: What takes the measure, [...] on the CPU.
-            copied: Whether to take a copy of what waits, as the tensor may be changed.
-        """
-        self._told.append(tell)
-        place = len(self._told) - 1
-        if _beside(tensor.device):
-            self._places.append(place)
-            self._made.append(self._measure(_alone(place, tensor)).cpu())
-        elif full := self._stacks.add(place, tensor, copied=copied):
-            self._look(full)
-
-    def _look(self, stack: Stack) -> None:
-        self._places += stack.places
-        self._made.append(self._measure(stack))
-
-    def finish(self) -> None:
-        """Measure all that has come, and tell it."""
-        for rest in self._stacks.take():
-            self._look(rest)
-        values = (value for rows in on_cpu(self._made) for value in rows)
-        for place, value in zip(self._places, values, strict=True):
-            self._told[place](value)
-        self.drop()
-
-    def drop(self) -> None:
-        """Forget what has come and was not told."""
-        self._stacks = Stacks()
-        self._told: list[Callable[[Tensor], object]] = []
-        self._places: list[int] = []
-        self._made: list[Tensor] = []
-        """Of the tensors of these places, in their order."""
-
-
-def _beside(device: torch.device) -> bool:
-    """Tell whether a GPU computes on another stream than the one on which what waits is measured."""
-    return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
-
-
 class Stacks:
     """Tensors until there are enough of about one length to be looked at together."""
 
@@ -177,10 +127,10 @@ class Stacks:
         A copy waits where that is asked for.
         """
         if not _is_stacked(tensor) and not _is_stacked(tensor := numbers_of(tensor)):
-            return _alone(place, tensor)
+            return alone(place, tensor)
         count, memory = tensor.numel(), tensor.untyped_storage().nbytes()
         if (tensor.storage_offset() + count) * tensor.itemsize > memory:
-            return _alone(place, tensor)  # it is freed: an error where it is measured alone, else a crash
+            return alone(place, tensor)  # it is freed: an error where it is measured alone, else a crash
         if copied or memory > _PART * tensor.nbytes:  # a part of what would not be let go, as of a message of ranks
             tensor = tensor.detach().clone()
         elif not tensor.is_leaf:
@@ -224,7 +174,8 @@ def _is_stacked(tensor: Tensor) -> bool:
     return there and tensor.is_contiguous() and not is_functorch_wrapped_tensor(tensor)
 
 
-def _alone(place: int, tensor: Tensor) -> Stack:
+def alone(place: int, tensor: Tensor) -> Stack:
+    """Return a stack of one tensor."""
     numbers = numbers_of(tensor)
     return Stack([place], numbers[None], [numbers.numel()])
 

@@ -1,0 +1,69 @@
+"""Shards that ranks scale, each by a number of its own: clipped by local norms, or divided by local counts."""
+
+import torch
+
+from trainparity.parity.causes.finding import Finding, listed, rule
+from trainparity.parity.difference import Difference
+from trainparity.parity.fitting import fit
+from trainparity.parity.recording.trace import Trace
+
+
+@rule(
+    "clipping",
+    "clipping",
+    proof="ranks scale their shards by different numbers",
+    advice="clip by the norm of the whole gradient: torch.nn.utils.clip_grad_norm_ on the sharded parameters",
+)
+def clipped_apart(difference: Difference) -> Finding | None:
+    """Shards that each rank scales by its own number after backward: clipped by local norms."""
+    found = _scaled_by_rank(difference)
+    if found is None or not _is_clipped(*found, difference.row):
+        return None
+    return _each_its_own(found[1])
+
+
+def _each_its_own(factors: list[float]) -> Finding:
+    said = f"each rank scales its shard of the gradient by its own number: {listed(factors)}"
+    return Finding(said, {"kept_by_rank": factors})
+
+
+@rule(
+    "loss-normalisation",
+    "reduction",
+    proof="ranks scale their shards by different numbers, and clip the whole gradient after that, or leave them of "
+    "different lengths",
+    advice="sum the count of samples or tokens over all ranks (all_reduce) before gradients are divided by it",
+)
+def scaled_apart(difference: Difference) -> Finding | None:
+    """Shards that each rank scales by its own number after backward, as by the count of its own tokens."""
+    found = _scaled_by_rank(difference)
+    if found is None or _is_clipped(*found, difference.row):
+        return None
+    return _each_its_own(found[1])
+
+
+def _scaled_by_rank(difference: Difference) -> tuple[Trace, list[float]] | None:
+    """Return the one run whose ranks scale their shards by different numbers, and these."""
+    apart = []
+    for trace in difference.traces:
+        pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
+        factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
+        kept = [factor for factor, rest in factors if rest < 1e-3]
+        if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept):
+            apart.append((trace, kept))
+    return apart[0] if len(apart) == 1 else None
+
+
+def _is_clipped(trace: Trace, factors: list[float], row: int) -> bool:
+    """Tell whether such numbers may come of a limit: it leaves what it cuts of one length, and makes nothing longer."""
+    lengths = torch.linalg.vector_norm(trace.arrays["rank/total"][row], dim=-1)
+    cut = lengths[[factor < max(factors) or factor < 1 - _LONGER for factor in factors]]
+    alike = bool(cut.max() <= _LENGTH_OF_A_SKETCH * cut.min())
+    return alike and max(factors) <= 1 + _LONGER and not int(trace.arrays["clip/calls"][row])
+
+
+_LENGTH_OF_A_SKETCH = 1.3
+"""Times by which sketches of vectors of one length may differ in length."""
+
+_LONGER = 1e-4
+"""Part of its norm by which a gradient may be longer after clipping, for rounding."""
