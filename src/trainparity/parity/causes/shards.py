@@ -11,7 +11,7 @@ from trainparity.parity.recording.trace import Trace
 @rule(
     "clipping",
     "clipping",
-    proof="ranks scale their shards by different numbers",
+    proof="ranks scale their shards by different numbers, which leaves those that they shorten of one length",
     advice="clip by the norm of the whole gradient: torch.nn.utils.clip_grad_norm_ on the sharded parameters",
 )
 def clipped_apart(difference: Difference) -> Finding | None:
