@@ -33,9 +33,9 @@ def run(
     """Record a training script as it is: `trainparity run runs/a -- python train.py --lr 1e-3`, or torchrun ...
 
     The optimizer and the module that owns its parameters are found just before the first training forward pass, on
-    every rank. Output and exit code are the command's; the code is 0 where it was stopped after --steps, 2 if no
-    optimizer step was recorded, 130 or 143 after an interrupt. The command runs once more for each twin, so it must
-    start the same way each time: remove checkpoints that it resumes from.
+    every rank. Output and exit code are the command's; the code is 0 where it was stopped after --steps, 2 if it ended
+    well and made no optimizer step that was recorded, 130 or 143 after an interrupt. The command runs once more for
+    each twin, so it must start the same way each time: remove checkpoints that it resumes from.
     """
     from trainparity.running.command import Command, Runner
     from trainparity.running.record import NothingRecorded, Settings, record_command
