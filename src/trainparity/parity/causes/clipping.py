@@ -84,11 +84,11 @@ def _clipped_otherwise(difference: Difference) -> bool:
     kept, calls = _kept(difference), difference.numbers("clip/calls")
     other_limit = max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits)
     uncut = max(cuts) > 0 and not min(calls)
-    if (other_limit or uncut) and max(kept) > 1 - _GROWN > min(kept):
+    if (other_limit or uncut) and max(kept) > 1 - GROWN > min(kept):
         return not _clipped_inside_the_step(difference, max(kept) / min(kept))
     if other_limit:
         return True
-    if max(kept) > 1 + _GROWN or _shortened_alike(difference):
+    if max(kept) > 1 + GROWN or _shortened_alike(difference):
         return False  # no clipping makes a gradient longer
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
     noise = difference.margin * difference.noise("gradient")  # of the norms
@@ -117,7 +117,7 @@ def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
 _AS_LONG = 0.05
 """Part of what clipping takes away by which lengths may differ that it has shortened alike."""
 
-_GROWN = 1e-4
+GROWN = 1e-4
 """Part of its norm by which a gradient may be longer after clipping, for rounding."""
 
 
@@ -135,15 +135,15 @@ def _which_in_parts(difference: Difference) -> int | None:
     """Return which run keeps other parts of some parameters' gradients, where the other keeps one part of all."""
     units = max(max(trace.layout.unit_roundoff, *trace.layout.stored().values()) for trace in difference.traces)
     parts, kept = _parts_kept(difference), _kept(difference)
-    grown = any((part * of > 1 + _GROWN + 2 * units).any() for part, of in zip(parts, kept, strict=True))
+    grown = any((part * of > 1 + GROWN + 2 * units).any() for part, of in zip(parts, kept, strict=True))
     if not max(difference.numbers("clip/calls")) or grown:
         return None  # no clipping makes a gradient longer
     apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts]
     several = apart.index(max(apart))
     # In one call all are shortened alike, or are not in it: what else differs is no clipping.
-    left_out = bool((parts[several] * kept[several] > 1 - _GROWN).any())
+    left_out = bool((parts[several] * kept[several] > 1 - GROWN).any())
     in_calls = len(set(difference.numbers("clip/calls"))) > 1 or left_out
-    return several if in_calls and min(apart) <= _GROWN + 2 * units and max(apart) > _GROWN + 16 * units else None
+    return several if in_calls and min(apart) <= GROWN + 2 * units and max(apart) > GROWN + 16 * units else None
 
 
 def _clipped_in_parts(difference: Difference) -> bool:

@@ -2,6 +2,7 @@
 
 import torch
 
+from trainparity.parity.causes.clipping import GROWN
 from trainparity.parity.causes.finding import Finding, listed, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
@@ -16,15 +17,7 @@ from trainparity.parity.recording.trace import Trace
 )
 def clipped_apart(difference: Difference) -> Finding | None:
     """Shards that each rank scales by its own number after backward: clipped by local norms."""
-    found = _scaled_by_rank(difference)
-    if found is None or not _is_clipped(*found, difference.row):
-        return None
-    return _each_its_own(found[1])
-
-
-def _each_its_own(factors: list[float]) -> Finding:
-    said = f"each rank scales its shard of the gradient by its own number: {listed(factors)}"
-    return Finding(said, {"kept_by_rank": factors})
+    return _scaled_by_rank(difference, clipped=True)
 
 
 @rule(
@@ -36,14 +29,11 @@ def _each_its_own(factors: list[float]) -> Finding:
 )
 def scaled_apart(difference: Difference) -> Finding | None:
     """Shards that each rank scales by its own number after backward, as by the count of its own tokens."""
-    found = _scaled_by_rank(difference)
-    if found is None or _is_clipped(*found, difference.row):
-        return None
-    return _each_its_own(found[1])
+    return _scaled_by_rank(difference, clipped=False)
 
 
-def _scaled_by_rank(difference: Difference) -> tuple[Trace, list[float]] | None:
-    """Return the one run whose ranks scale their shards by different numbers, and these."""
+def _scaled_by_rank(difference: Difference, *, clipped: bool) -> Finding | None:
+    """Find the one run whose ranks scale their shards by different numbers, if these are of a limit, or are not."""
     apart = []
     for trace in difference.traces:
         pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
@@ -51,19 +41,20 @@ def _scaled_by_rank(difference: Difference) -> tuple[Trace, list[float]] | None:
         kept = [factor for factor, rest in factors if rest < 1e-3]
         if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept):
             apart.append((trace, kept))
-    return apart[0] if len(apart) == 1 else None
+    if len(apart) != 1 or _is_clipped(*apart[0], difference.row) != clipped:
+        return None
+    ((_, factors_by_rank),) = apart
+    said = f"each rank scales its shard of the gradient by its own number: {listed(factors_by_rank)}"
+    return Finding(said, {"kept_by_rank": factors_by_rank})
 
 
 def _is_clipped(trace: Trace, factors: list[float], row: int) -> bool:
     """Tell whether such numbers may come of a limit: it leaves what it cuts of one length, and makes nothing longer."""
     lengths = torch.linalg.vector_norm(trace.arrays["rank/total"][row], dim=-1)
-    cut = lengths[[factor < max(factors) or factor < 1 - _LONGER for factor in factors]]
+    cut = lengths[[factor < max(factors) or factor < 1 - GROWN for factor in factors]]
     alike = bool(cut.max() <= _LENGTH_OF_A_SKETCH * cut.min())
-    return alike and max(factors) <= 1 + _LONGER and not int(trace.arrays["clip/calls"][row])
+    return alike and max(factors) <= 1 + GROWN and not int(trace.arrays["clip/calls"][row])
 
 
 _LENGTH_OF_A_SKETCH = 1.3
 """Times by which sketches of vectors of one length may differ in length."""
-
-_LONGER = 1e-4
-"""Part of its norm by which a gradient may be longer after clipping, for rounding."""

@@ -172,9 +172,9 @@ class Session:
     def _open_window(self, step: int) -> None:
         """Start from the followed run's state, so that rounding cannot grow over more than one window."""
         plan, watch = self._plan, self.watch
-        if step and (plan.follow or plan.keep):
-            from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
         if step and plan.follow is not None and windows.is_kept(plan.follow, step):
+            from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
+
             state = windows.of_step(plan.follow, step)
             _, scalars = checkpoints.load(state, watch.model, watch.optimizer, keep_settings=True)
             if (kept := scalars.get("step", step)) != step:
