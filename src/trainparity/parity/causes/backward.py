@@ -13,11 +13,12 @@ from trainparity.parity.causes.passes import (
     other_losses,
     outputs_agree,
     own_gradients_agree,
+    parameters_beyond,
     same_cut,
     without_gradient,
 )
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, sketches
+from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, made
@@ -45,7 +46,7 @@ def backward(difference: Difference) -> Finding | None:
     scaled = abs(difference.own_factor / chain.factor - 1) > tolerance_of(difference)
     if not off and not scaled and own_gradients_agree(difference) is not False:
         return _changed_later(difference)
-    parameters = [name for name in difference.beyond["gradient"] if name != ALL]
+    parameters = parameters_beyond(difference)
     if off:
         where, advice = f"the gradient of the output of {off[-1]}", ""
     else:
@@ -211,7 +212,7 @@ def _changed_later(difference: Difference) -> Finding | None:
     if max(difference.numbers("closure/again")):
         return None
     changed = [not adds_up(trace, difference.row) for trace in difference.traces]
-    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    names = parameters_beyond(difference)
     if changed[0] == changed[1] or not names:
         return None
     return Finding(

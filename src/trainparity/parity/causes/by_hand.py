@@ -5,9 +5,9 @@ from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import adds_up, made_by_backward, own_gradients_agree
+from trainparity.parity.causes.passes import adds_up, made_by_backward, own_gradients_agree, parameters_beyond
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, sketches
+from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
@@ -84,7 +84,7 @@ def changed_by_hand(difference: Difference) -> Finding | None:
     changed = all(t.layout.world_size == 1 and not adds_up(t, difference.row) for t in difference.traces)
     if not changed or abs(difference.own_factor - 1) > _AS_LARGE:
         return None
-    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    names = parameters_beyond(difference)
     return Finding(
         "backward makes equal gradients, and what the update is given is no multiple of their sum, in both runs: "
         f"something else of {some(names)} in {difference.runs[1]} than in {difference.runs[0]}",

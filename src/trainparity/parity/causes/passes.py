@@ -5,6 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 
@@ -132,6 +133,11 @@ def own_alone(trace: Trace, row: int) -> bool:
 
 _AS_MADE = 1e-3
 """Part by which a gradient may differ from the sum of the passes that made it, for rounding."""
+
+
+def parameters_beyond(difference: Difference) -> list[str]:
+    """Return the parameters whose gradients are beyond the margin."""
+    return [name for name in difference.beyond["gradient"] if name != ALL]
 
 
 def own_gradients_agree(difference: Difference) -> bool | None:

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import adds_up, own_gradients_agree, same_start
+from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
 from trainparity.parity.fitting import fit
 from trainparity.parity.zero_weights import of_the_loss
 from trainparity.records.numbers import exact
@@ -74,7 +73,7 @@ def gradients_penalised(difference: Difference) -> Finding | None:
 )
 def taken_by_the_loss(difference: Difference) -> Finding | None:
     """A term of the loss that takes parameters by itself is another one."""
-    names = [name for name in difference.beyond["gradient"] if name != ALL]
+    names = parameters_beyond(difference)
     if not names or not set(names) <= of_the_loss(difference) or not _outputs_agree_alone(difference):
         return None
     return Finding(

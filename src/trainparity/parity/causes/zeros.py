@@ -2,9 +2,8 @@
 
 from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, same_start
+from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, parameters_beyond, same_start
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
 from trainparity.parity.hidden_passes import parted_at_weights
 from trainparity.parity.zero_weights import silent, without_effect
 from trainparity.records.numbers import exact
@@ -40,7 +39,7 @@ def scaled_by_zeros(difference: Difference) -> Finding | None:
 def hidden_by_zeros(difference: Difference) -> Finding | None:
     """What weights of zero are given, or what is made with them, differs, which shows in their gradient alone."""
     chain = difference.chain
-    parameters = [name for name in difference.beyond["gradient"] if name != ALL] or parted_at_weights(difference)
+    parameters = parameters_beyond(difference) or parted_at_weights(difference)
     if not parameters or not same_start(difference) or not chain.outputs_agree:
         return None
     if chain.backward or chain.given_otherwise or not set(parameters) <= without_effect(difference):
