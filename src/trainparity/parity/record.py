@@ -10,6 +10,7 @@ from trainparity.parity.recorder import Recorder
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.joint import Joint, joined
+from trainparity.parity.recording.schedule import INTERVAL, schedule
 from trainparity.parity.recording.session import Plan, Session
 from trainparity.parity.recording.unwrap import reshard
 from trainparity.parity.recording.watch import StepWatch
@@ -24,7 +25,7 @@ def record(
     folder: str | Path,
     *,
     samples: str | Samples | None = None,
-    interval: int = 50,
+    interval: int | None = None,
     first: int = 8,
     every: int = 0,
     follow: str | Path | None = None,
@@ -43,7 +44,8 @@ def record(
             removed, with its curve and the traces of its twins.
         samples: Where samples get their identity: a keyword argument of the model's forward that holds their
             indices, or a function of its (args, kwargs); by default their contents.
-        interval: Trace every so many optimizer steps, besides the first ones. 1 traces all.
+        interval: Trace every so many optimizer steps, besides the first ones. 1 traces all. By default every 50th,
+            and from step 2,000 on half as many whenever the number of steps has doubled; in windows every 50th.
         first: Trace so many steps from the start.
         every: Judge in windows of so many steps: the reference keeps its state at each window's start.
         follow: The reference's folder; at each window's start its weights and optimizer state are loaded.
@@ -62,7 +64,12 @@ def record(
     number = run_folder.asked_twin() if twin is None else twin
     folder = run_folder.of_run(folder)
     follow = None if follow is None else Path(follow).absolute()
-    least = {"interval": (interval, 1), "first": (first, 0), "every": (every, 0), "twin": (number, 0)}
+    least = {
+        "interval": (INTERVAL if interval is None else interval, 1),
+        "first": (first, 0),
+        "every": (every, 0),
+        "twin": (number, 0),
+    }
     arguments.check(model, settings, **least, sketch_size=(sketch_size, 1))
     if follow is not None and not every:
         raise ValueError("follow needs every=: the number of steps after which the reference's state is loaded")
@@ -83,7 +90,7 @@ def record(
         checkpoints.check_options(optimizer)
     state = folder / WINDOWS
     plan = Plan(
-        traced=lambda step: step < first or step % interval == 0,
+        traced=schedule(first, interval, in_windows=every > 0),
         window=every,
         keep=state if every and followed is None else None,
         follow=followed / WINDOWS if followed is not None else None,
