@@ -1,7 +1,7 @@
 # Every target makes .venv itself when it is missing or older than the lock.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help repro studies experiments test test-lowest images lint docs dist sbom audit schemas bench gpu gpu-packages zoo controls setup lock clean
+.PHONY: help repro studies experiments test test-long test-lowest images lint docs dist sbom audit schemas bench gpu gpu-packages zoo controls setup lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -23,8 +23,11 @@ experiments: setup ## show the experiments that were run, side by side
 	dvc exp show --only-changed --hide-workspace --no-pager --drop '.*/.*|.*yaml'
 
 # One worker more than the two cores that this is made for: many tests wait for the processes that they started.
-test: setup ## run all tests
-	pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder -m "not study"
+test: setup ## run the tests, but for those that take long
+	pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder -m "not slow and not study"
+
+test-long: setup ## run the tests that take long: whole runs again and again, the studies, sweeps over loops and seeds
+	pytest --numprocesses=2 --dist=loadfile -m "slow or study"
 
 LOWEST := .venv-lowest
 test-lowest: | $(UV) ## run the core's tests with the lowest versions that pyproject.toml allows

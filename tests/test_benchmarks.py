@@ -44,6 +44,7 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Load]:
             del sys.modules[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*TINY, *(pytest.param(name, marks=pytest.mark.study) for name in SEVERAL)])
 def test_a_benchmark_writes_its_figures_and_targets(name: str, module: Load, tmp_path: Path) -> None:
     module(name).main(**(TINY | SEVERAL)[name])

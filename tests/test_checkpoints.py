@@ -109,6 +109,7 @@ def test_a_state_that_cannot_be_kept_ends_the_recording_alone(
     assert layout.made == 3 and said in layout.cut_short
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_recording_alone(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(FULL_DISK)

@@ -104,6 +104,7 @@ def test_nothing_is_imported(project: Path) -> None:
     assert "mine/model.py" in closure_of(["mine.model"]).files
 
 
+@pytest.mark.slow
 def test_a_training_process_loads_no_file_of_ours_that_its_closure_lacks() -> None:
     """The closure is computed from source texts; the interpreter says what is really loaded."""
     code = """

@@ -193,6 +193,7 @@ def test_without_dvc_no_stage_is_taken_alone(tmp_path: Path) -> None:
     assert done.returncode == 2 and f"there is no dvc.yaml in {tmp_path}" in done.stderr, done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["validate", "nowhere.yaml"], ["show", "nowhere"], ["compare", "a", "b"]])
 def test_a_stderr_that_is_full_or_closed_changes_no_code(command: list[str], tmp_path: Path) -> None:
     program = [sys.executable, "-m", "trainparity.cli", *command]
@@ -204,6 +205,7 @@ def test_a_stderr_that_is_full_or_closed_changes_no_code(command: list[str], tmp
             assert done.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True])
 def test_a_call_that_ends_early_leaves_what_is_kept_by_default(named: bool, tmp_path: Path) -> None:
     """But not an earlier answer at a place that it is given, which would be taken for its own."""

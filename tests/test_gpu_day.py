@@ -63,6 +63,7 @@ def test_a_piece_that_takes_too_long_is_stopped_as_by_sigterm_and_the_rest_is_le
     assert "long: stopped after 6 s" in told and "later: left for the next call" in told
 
 
+@pytest.mark.slow
 def test_the_day_is_rehearsed_on_a_small_model(tmp_path: Path) -> None:
     command = [sys.executable, SCRIPT, "--rehearse", "--state", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)

@@ -89,6 +89,7 @@ def test_the_core_imports_no_package_of_an_extra() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "module", "extra"),
     [

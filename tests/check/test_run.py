@@ -85,6 +85,7 @@ def test_another_precision_is_judged_by_learning_curves_over_seeds(check: Check)
     assert code == max(codes[found[name]["verdict"]] for name in ("cuda", "tf32"))
 
 
+@pytest.mark.slow
 def test_what_the_noise_floor_hides_is_judged_in_float64(check: Check) -> None:
     code, found = check("tests.support.faulty:Waves", "amp-bf16+gradaccum:4", "--steps=4", "--seeds=0")
     pair = found["amp-bf16-gradaccum-4"]
@@ -92,6 +93,7 @@ def test_what_the_noise_floor_hides_is_judged_in_float64(check: Check) -> None:
     assert pair["confirmation"].startswith("judged in float64, as the noise floor is too wide")
 
 
+@pytest.mark.slow
 def test_what_a_coarse_format_rounds_away_is_seen_in_float64(check: Check) -> None:
     code, found = check("tests.support.faulty:Coupled", "amp-bf16+gradaccum:4", "--steps=2", "--seeds=0")
     pair = found["amp-bf16-gradaccum-4"]
@@ -99,6 +101,7 @@ def test_what_a_coarse_format_rounds_away_is_seen_in_float64(check: Check) -> No
     assert pair["confirmation"].endswith("the rounding of the runs' own format hid it")
 
 
+@pytest.mark.slow
 def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: Check) -> None:
     candidate = "gradaccum:2+offload-activations"
     options = ("--steps=2", "--no-float64", "--bisect")
@@ -108,6 +111,7 @@ def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: C
     assert which["tried"] == {"gradaccum:2": "different", "offload-activations": "bitwise"}
 
 
+@pytest.mark.slow
 def test_a_second_check_waits_for_the_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainparity.cli", "check", "tests.support.mlp:Mlp", "--against", "gradaccum:2"]
     with owned(tmp_path / "kept/runs"):

@@ -174,6 +174,7 @@ def limited(kind: int, limit: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
+@pytest.mark.slow
 @needs_linux
 def test_more_batches_than_open_files_are_no_trouble(digits: Prepared) -> None:
     many = plan() * 6
@@ -208,6 +209,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @needs_linux
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_shared_memory_that_is_too_small_is_told_at_once(tmp_path: Path, start_method: str) -> None:
@@ -263,6 +265,7 @@ print("all came")
 """
 
 
+@pytest.mark.slow
 @needs_linux
 def test_the_failure_that_ended_study_a_is_survived(tmp_path: Path) -> None:
     """A4: in epoch 18 a memory manager, of which macOS has one for each worker, did not answer for a second."""

@@ -94,12 +94,14 @@ def test_outputs_are_whole_and_nothing_else_is_left_in_the_tree(project: Project
     assert project.run("git", "status", "--short") == ""
 
 
+@pytest.mark.slow
 def test_states_are_byte_identical_when_trained_again(project: Project) -> None:
     before = project.states()
     project.run("dvc", "repro", "-s", "-f", "train@ddp", "train@compiled")
     assert project.states() == before
 
 
+@pytest.mark.slow
 def test_an_experiment_trains_only_what_it_needs(project: Project) -> None:
     project.edit("configs", "gradaccum", "accumulation_steps", value=4)
     project.run("git", "commit", "-qam", "four micro-batches")
@@ -122,6 +124,7 @@ def test_a_queue_over_configurations_fills_the_table_of_experiments(project: Pro
     assert len(shown.splitlines()[0].split(",")) < 20
 
 
+@pytest.mark.slow
 def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
     project.edit("configs", "ddp", "accumulation_steps", value=2)
     assert project.stages("dvc", "repro") == {
@@ -134,6 +137,7 @@ def test_a_changed_configuration_retrains_it_alone(project: Project) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_new_accelerator_reruns_and_its_loss_restores(project: Project) -> None:
     probe = project.folder / "src/trainparity/stages/probe.py"
     probe.rename(probe.with_name("real_probe.py"))

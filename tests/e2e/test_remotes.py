@@ -41,18 +41,21 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_machine_of_the_same_kind_trains_nothing(here: Project, tmp_path: Path) -> None:
     there = here.clone(tmp_path / "there")
     assert there.stages("dvc", "repro", "--pull", "experiment") == {"probe"}
     assert there.outputs() == here.outputs()
 
 
+@pytest.mark.slow
 def test_a_machine_with_another_file_that_is_read_trains_for_itself(here: Project, tmp_path: Path) -> None:
     there = here.clone(tmp_path / "there")
     (there.folder / "factor.json").write_text("2.0")
     assert there.stages("dvc", "repro", "--pull", "reference") == {"probe", "reference"}
 
 
+@pytest.mark.slow
 def test_a_machine_of_another_kind_trains_for_itself(here: Project, tmp_path: Path) -> None:
     there = here.clone(tmp_path / "there")
     ran = there.stages("dvc", "repro", "--pull", "reference", CXX="no-compiler")

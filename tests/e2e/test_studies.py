@@ -50,6 +50,7 @@ def test_a_study_ends_and_answers_every_claim(project: Path, name: str) -> None:
     assert {verdicts[claim] for claim in EXACT.get(name, ())} <= {"confirmed"}
 
 
+@pytest.mark.slow
 def test_a_study_that_is_not_there_is_named(project: Path) -> None:
     done = run(project, "torch-compiler")
     assert done.returncode == 2

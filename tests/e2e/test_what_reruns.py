@@ -80,6 +80,7 @@ def edited(project: Project) -> tuple[dict[str, set[str]], set[str], str]:
     return by_file, run, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", EDITS)
 def test_an_edited_file_makes_its_stages_run(edited: tuple[dict[str, set[str]], set[str], str], file: str) -> None:
     by_file, _, said = edited
@@ -120,6 +121,7 @@ def test_dvc_reads_no_pipeline_but_this_one(project: Project) -> None:
         assert {stage.path for stage in repo.index.stages} == {str(project.folder / "dvc.yaml")}
 
 
+@pytest.mark.slow
 def test_a_new_configuration_is_one_line_and_nothing_else_trains(project: Project) -> None:
     params = project.folder / "params.yaml"
     before = params.read_text()
@@ -141,6 +143,7 @@ def test_a_new_configuration_is_one_line_and_nothing_else_trains(project: Projec
     assert not (project.folder / "runs/state/halves").exists()
 
 
+@pytest.mark.slow
 def test_an_edited_model_trains_again_and_resumes_no_checkpoint_of_the_old_one(project: Project) -> None:
     model = project.folder / "tests/support/mlp.py"
     before, state = model.read_text(), project.folder / "runs/state/cpu/loss.csv"

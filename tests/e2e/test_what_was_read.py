@@ -53,10 +53,12 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.mark.slow
 def test_what_was_read_makes_nothing_run_again(project: Project) -> None:
     assert would_run(project) == set()
 
 
+@pytest.mark.slow
 def test_an_edited_file_that_was_read_makes_all_run_that_has_read_it(project: Project) -> None:
     for name in READ:
         (project.folder / name).write_text(FILES[name].replace("1.0", "2.0"))
@@ -86,6 +88,7 @@ def test_a_file_that_comes_into_a_folder_that_was_listed_makes_it_another_one(pr
     assert would_run(project) == set()
 
 
+@pytest.mark.slow
 def test_each_content_has_its_results(project: Project) -> None:
     path, losses = project.folder / "settings/loss.json", project.folder / "runs/state/halves/loss.csv"
     before = losses.read_text()
@@ -99,6 +102,7 @@ def test_each_content_has_its_results(project: Project) -> None:
     assert would_run(project) == set()
 
 
+@pytest.mark.slow
 def test_dvc_replaces_a_plan_without_asking(project: Project) -> None:
     """The plans that stages have completed are none that `probe` wrote."""
     project.run("dvc", "repro", "--force", "--single-item", "train@halves")
@@ -106,6 +110,7 @@ def test_dvc_replaces_a_plan_without_asking(project: Project) -> None:
     assert not would_run(project) & TRAINING
 
 
+@pytest.mark.slow
 def test_without_anything_but_dvcs_cache_each_content_has_its_own_results(project: Project) -> None:
     path, losses = project.folder / "settings/loss.json", project.folder / "runs/state/halves/loss.csv"
     before = losses.read_text()

@@ -42,6 +42,7 @@ def same(left: Path, right: Path) -> None:
     assert (traces[0].arrays["num_samples"] > 0).all() and (traces[0].arrays["gradient_norm"] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
 def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(loop: str, tmp_path: Path) -> None:
     pytest.importorskip(LOOPS[loop])
@@ -57,6 +58,7 @@ def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(loop: str, tmp_
     assert accumulated.arrays["rank/backwards"].tolist()[0] == [2]
 
 
+@pytest.mark.slow
 def test_a_plain_loop_under_torchrun(tmp_path: Path) -> None:
     run("raw_loop.py", "1", str(tmp_path / "plain"))
     run("raw_loop.py", "1", str(tmp_path / "plain"), TRAINPARITY_TWIN="1")
@@ -67,6 +69,7 @@ def test_a_plain_loop_under_torchrun(tmp_path: Path) -> None:
     same(tmp_path / "plain", tmp_path / "ddp")
 
 
+@pytest.mark.slow
 def test_the_token_mean_bug_of_2024_is_named_and_its_repair_is_equivalent(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     run("token_means.py", str(tmp_path / "full"), "full")

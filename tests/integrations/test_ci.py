@@ -21,6 +21,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_the_action_fails_on_another_training_and_writes_the_summary(tmp_path: Path) -> None:
     write(tmp_path, PLAIN)
     git(tmp_path, "init", "-q")

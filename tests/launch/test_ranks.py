@@ -41,6 +41,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grace_s", "kept"), [(1, set()), (30, {"checkpoint-0", "checkpoint-1"})])
 def test_stopped_ranks_have_the_time_that_they_are_given(tmp_path: Path, grace_s: int, kept: set[str]) -> None:
     (tmp_path / "rank.py").write_text(RANK)

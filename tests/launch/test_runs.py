@@ -86,6 +86,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_ranks_train_what_one_process_trains(trained: Path) -> None:
     runs = trained / RUNS
     verdicts = compare_pairs(params(), runs, trained / "reports").pairs
@@ -155,6 +156,7 @@ def misbehaving(how: str, **options: Any) -> Params:
 LOSS = Path(__file__).parents[1] / "support/misbehaving.py"
 
 
+@pytest.mark.slow
 def test_a_crash_is_failed_with_the_rank_and_its_message(here: Path, cold: None) -> None:
     status = run(misbehaving("raise", rank=1), "ddp")
     assert status.status == "failed"
@@ -192,6 +194,7 @@ def test_a_full_disk_fails_no_run(here: Path, name: str, rank: int) -> None:
     assert Status.read(layout.status(RUNS, name)) == before
 
 
+@pytest.mark.slow
 def test_a_hang_ends_at_its_deadline_and_says_who_waited_for_whom(here: Path) -> None:
     status = run(misbehaving("hang", rank=1).model_copy(update={"step_deadline_s": 14.0}), "ddp")
     assert status.status == "failed"
@@ -206,6 +209,7 @@ def test_a_run_whose_reference_did_not_train_is_skipped(here: Path) -> None:
     assert "its reference did not train: reference-fp32 failed: rank 0: ValueError" in (status.reason or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [
@@ -253,6 +257,7 @@ def test_an_interrupted_run_begins_anew_if_what_it_has_read_was_edited(
         assert f"stopped after step {stopped} of 28" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_it(here: Path, trained: Path) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(misbehaving("hang", after=12).model_dump(mode="json")))
     detect().write(layout.environment(RUNS))
@@ -267,6 +272,7 @@ def test_what_a_stopped_run_waits_for_is_said_at_once_and_a_second_signal_ends_i
     assert (stage.returncode, errors) == (130, "stopped by SIGINT; run it again to resume from the last checkpoint\n")
 
 
+@pytest.mark.slow
 def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(
     here: Path, cold: None, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +294,7 @@ def test_runs_forked_from_a_warm_process_write_the_same_bits_and_die_the_same(
     assert not psutil.wait_procs(here_too, timeout=10)[1]
 
 
+@pytest.mark.slow
 def test_ranks_forked_from_a_warm_process_stop_with_it(here: Path) -> None:
     stopped = (
         "from tests.launch.test_runs import misbehaving, run; from trainparity.launch.warm import warm_workers\n"
@@ -303,6 +310,7 @@ def test_ranks_forked_from_a_warm_process_stop_with_it(here: Path) -> None:
     assert not psutil.wait_procs(ranks, timeout=10)[1]
 
 
+@pytest.mark.slow
 def test_a_run_has_one_owner_at_a_time(here: Path, trained: Path) -> None:
     """The second process waits and takes what the first made; trained at once, they would destroy it."""
     Path("params.yaml").write_text(yaml.safe_dump(misbehaving("slow", after=12).model_dump(mode="json")))

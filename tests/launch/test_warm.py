@@ -43,6 +43,7 @@ def environment(**others: str) -> dict[str, str]:
     return dict(os.environ) | of_workers(1) | others
 
 
+@pytest.mark.slow
 def test_a_forked_process_is_what_python_m_would_start(own: Path) -> None:
     with warm_workers():
         first = start_warm("program", "a", environment(OWN="1"))
@@ -79,6 +80,7 @@ def test_no_process_is_forked_that_would_be_another(own: Path, monkeypatch: pyte
         assert start_warm("program", "a", environment()) is None
 
 
+@pytest.mark.slow
 def test_it_imports_nothing_until_it_is_needed_and_ends_with_who_started_it(own: Path) -> None:
     code = (
         "import time; from trainparity.launch import warm; warm._MODULES[:] = ['torch', 'numpy', 'slow']\n"

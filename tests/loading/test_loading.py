@@ -78,6 +78,7 @@ def test_every_combination_that_makes_a_difference_is_measured_once() -> None:
     assert all(loader.start_method is None for loader in without)
 
 
+@pytest.mark.slow
 @needs_linux
 def test_a_loader_is_timed_and_holds_as_many_batches_as_it_is_told_to(project: Path) -> None:
     report = measure(
@@ -104,6 +105,7 @@ def test_a_loader_is_timed_and_holds_as_many_batches_as_it_is_told_to(project: P
         assert figures.memory.workers_pss_mib <= figures.memory.workers_rss_mib
 
 
+@pytest.mark.slow
 @needs_linux
 def test_workers_that_are_spawned_share_the_dataset_and_take_longer_to_start(project: Path) -> None:
     report = measure(project, workers=[1], start_methods=["fork", "spawn"], modes=["loading"], max_batches=3)
@@ -134,6 +136,7 @@ def small_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 @needs_linux
 def test_a_loader_that_fails_is_no_figure_of_another(project: Path, small_files: None) -> None:
     report = measure(project, workers=[0, 1], start_methods=["fork"], max_batches=2)

@@ -87,6 +87,7 @@ def whole(x: Tensor) -> Tensor:
     return (x.sin() * 2).cos().sum()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize(("function", "graphs", "breaks"), [(whole, 1, 0), (broken, 2, 1)])
 def test_compilation_is_accounted_for(function: Callable[[Tensor], Tensor], graphs: int, breaks: int) -> None:

@@ -123,6 +123,7 @@ for step in range(6):
 """
 
 
+@pytest.mark.slow
 def test_what_ended_a_training_is_said_beside_its_steps(tmp_path: Path) -> None:
     for name, stop in (("whole", 9), ("short", 4)):
         command = [sys.executable, "-c", STOPS, str(tmp_path / name), str(stop)]

@@ -182,6 +182,7 @@ KEYS = sorted(trace().arrays)
 ALTERED = st.tuples(st.integers(0, 4), st.sampled_from(KEYS), st.sampled_from(["missing", *ALTERATIONS]))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.sampled_from(sorted(FAULTS)), st.sampled_from(OPTIMIZERS), st.lists(ALTERED, min_size=1, max_size=3))
 def test_altered_evidence_never_turns_a_difference_into_a_pass(
@@ -250,6 +251,7 @@ def test_a_file_that_is_larger_than_its_header_says_is_not_read(tmp_path: Path) 
 PLACES = [f"{run}/trace.{kind}" for run in ("a", "a/twins/1", "b") for kind in ("json", "safetensors")]
 
 
+@pytest.mark.slow
 def test_every_damage_of_a_trace_is_noticed(saved: Path) -> None:
     """Bits flipped, bytes cut, added, zeroed and swapped: 2,000 of them, the same ones each time."""
     generator = torch.Generator().manual_seed(0)

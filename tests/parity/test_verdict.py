@@ -115,6 +115,7 @@ def test_a_gradient_scale_that_adam_hides_is_seen(tmp_path: Path, dataset: Path)
     assert worst["weight"].distance < worst["gradient"].distance / 100
 
 
+@pytest.mark.slow
 def test_windows_keep_long_correct_runs_equivalent_where_rounding_alone_would_part_them(
     tmp_path: Path, dataset: Path
 ) -> None:

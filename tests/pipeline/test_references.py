@@ -70,6 +70,7 @@ def changed(**sections: Any) -> dict[str, Any]:
     return copy.deepcopy(CONTENT) | sections
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_trained_and_a_forced_run_trains_all(first: dict[str, int]) -> None:
     assert set(first) == {"fp32", "fp64"}
     needed = layout.needed(RUNS, "a").read_bytes()

@@ -255,6 +255,7 @@ def test_the_pairs_of_steps_are_those_that_the_speedup_is_made_of(built: Summary
         assert speedup and statistics.median(found) == pytest.approx(speedup.ratio, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_many_runs_make_a_page_that_can_be_sent() -> None:
     verdicts = {f"pair {number}": different(right=f"run-{number}") for number in range(60)}
     big = {"": detail(1e4, tensors=300, steps=200)}

@@ -80,6 +80,7 @@ def test_equal_commands_are_bitwise_without_twins_and_another_rate_is_named(tmp_
     assert len(list((tmp_path / "kept/a/twins").glob("*/trace.json"))) == 2
 
 
+@pytest.mark.slow
 def test_accumulation_and_ranks_with_one_order_of_samples_are_equivalent(tmp_path: Path) -> None:
     write(tmp_path, LOADER)
     found = ab(tmp_path, *commands("", " --parts 4"), code=0)
@@ -133,6 +134,7 @@ for batch, wanted in zip(data, labels):
 """Whose updates depend on how a loss rounds that is cut otherwise: twins cut it alike, and do not show that."""
 
 
+@pytest.mark.slow
 def test_a_difference_that_vanishes_in_float64_is_rounding_unless_a_coarser_format_goes_with_it(tmp_path: Path) -> None:
     write(tmp_path, JUMPS)
     found = ab(tmp_path, *commands(" 1", " 4"), code=0)
@@ -163,6 +165,7 @@ for batch in torch.randn(8, 16, 8):
 """Whose gradients depend on the last digits that bf16 has."""
 
 
+@pytest.mark.slow
 def test_what_the_noise_floor_hides_is_judged_in_float64(tmp_path: Path) -> None:
     write(tmp_path, WAVES)
     one, parts, other = (f"{python()} train.py {words}" for words in ("1 1", "2 1", "1 1.02"))
@@ -194,6 +197,7 @@ for batch, labels in zip(torch.randn(12, 32, 20), torch.randint(0, 5, (12, 32)))
 """
 
 
+@pytest.mark.slow
 def test_what_a_coarse_format_rounds_away_is_seen_in_float64(tmp_path: Path) -> None:
     write(tmp_path, GELUS)
     one, parts, other = (f"{python()} train.py {words}" for words in ("1 none", "4 none", "1 tanh"))
@@ -208,6 +212,7 @@ def test_what_a_coarse_format_rounds_away_is_seen_in_float64(tmp_path: Path) -> 
     assert "compare kept/float64/a kept/float64/b" in wrong["errors"]
 
 
+@pytest.mark.slow
 def test_what_is_recorded_stays_when_float64_is_interrupted(tmp_path: Path) -> None:
     waits = "if torch.get_default_dtype() == torch.float64:\n    print('finer', flush=True)\n    time.sleep(60)\n"
     write(tmp_path, "import torch, time\n" + waits + GELUS)
@@ -339,6 +344,7 @@ def test_in_a_hook_of_git_with_submodules_and_hooks_that_fail(repository: Path, 
     assert "'HEAD~99' is no commit of" in ab(repository, "--base", "HEAD~99", "--test", *run[2:], code=2)["errors"]
 
 
+@pytest.mark.slow
 def test_two_interpreters(tmp_path: Path) -> None:
     other = tmp_path / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)

@@ -149,6 +149,7 @@ def test_temporary_files_where_no_search_path_leads(tmp_path: Path) -> None:
     assert done.returncode == 2 and "set TMPDIR" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path: Path) -> None:
     write(tmp_path, PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))
@@ -171,6 +172,7 @@ def test_an_interrupt_reaches_the_script_and_keeps_nothing(number: int, tmp_path
     assert number == signal.SIGKILL or not list((tmp_path / "runs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_script_that_does_not_end_after_a_signal_is_told_of_and_killed_by_the_third(tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     write(tmp_path, deaf + PLAIN.replace('print("step"', 'import time; time.sleep(0.2); print("step"'))
@@ -192,6 +194,7 @@ def test_a_script_that_does_not_end_after_a_signal_is_told_of_and_killed_by_the_
     assert process.returncode == 130, errors
 
 
+@pytest.mark.slow
 def test_the_users_own_sitecustomize_runs_too(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     write(tmp_path / "site", "import builtins; builtins.MINE = 'sitecustomize of the user'", "sitecustomize.py")
@@ -285,6 +288,7 @@ def test_ranks_of_torchrun_are_recorded_and_stopped_together(order: str, tmp_pat
     assert names(run)[0] == "0.weight"
 
 
+@pytest.mark.slow
 def test_ranks_spawned_by_the_script(tmp_path: Path) -> None:
     text = (
         DDP.replace(OPTIMIZER, WRAPPED + OPTIMIZER)

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.scripts import PLAIN, torchrun, trainparity, write
 from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
@@ -41,6 +43,7 @@ def test_a_seed_that_is_lost_is_seen(tmp_path: Path) -> None:
     assert (found.verdict, found.cause) == ("different", "weights-not-loaded")
 
 
+@pytest.mark.slow
 def test_ranks_without_a_seed_start_from_weights_of_their_own(tmp_path: Path) -> None:
     """The same ones each time, or nothing could be said of them."""
     write(tmp_path, RANKS)

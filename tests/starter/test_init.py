@@ -107,6 +107,7 @@ def test_a_file_that_hides_a_module_from_the_stages_is_named(tmp_path: Path, mon
         (tmp_path / hiding).unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dvc", "number", "everybody"),  # gets the signal, or the command alone: services do either
     [

@@ -46,6 +46,7 @@ def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_commands_are_compared_in_a_folder_with_one_script(python: Path, tmp_path: Path) -> None:
     write(tmp_path, PLAIN)
     done = run(python, tmp_path, "ab", "--steps", "4", "--json", "answer.json", "python train.py", "python train.py")

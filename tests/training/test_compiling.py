@@ -45,6 +45,7 @@ class Block(nn.Module):
         return inputs + self.layer(inputs).relu()
 
 
+@pytest.mark.slow
 def test_a_sequence_of_layers_is_one_graph_and_keeps_its_names() -> None:
     """Torch 2.11 compiles them apart through `Module.compile`."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Block(), Block()))

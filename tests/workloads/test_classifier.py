@@ -100,6 +100,7 @@ def test_the_smallest_images_pass_through(model: str) -> None:
         workload.build_model(images(1, 1, 7, 7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["swin-t", "convnext-l"])
 def test_it_learns_the_digits(model: str, tmp_path: Path) -> None:
     workload = load("classifier", {**SMOKE, "model": model})

@@ -121,10 +121,12 @@ def judged(folder: Path, norm: str) -> Verdict:
     return reference.judge(train(reference.candidate("cut", configuration(accumulation_steps=2))))
 
 
+@pytest.mark.slow
 def test_with_groupnorm_every_cut_of_the_batch_is_the_same_training(tmp_path: Path) -> None:
     assert judged(tmp_path, "group").verdict == "equivalent"
 
 
+@pytest.mark.slow
 def test_with_batchnorm_it_is_not_and_that_is_named(tmp_path: Path) -> None:
     result = judged(tmp_path, "batch")
     assert (result.verdict, result.cause) == ("different", "batchnorm-statistics")

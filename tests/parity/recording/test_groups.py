@@ -19,6 +19,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return content
 
 
+@pytest.mark.slow
 def test_ranks_that_train_one_replica_together_are_a_group(found: dict[str, dict[str, Any]]) -> None:
     assert {name: of["groups"] for name, of in found.items()} == {
         "ddp": [0, 1, 2, 3],

@@ -105,6 +105,7 @@ def _judged(runs: Path, name: str) -> Verdict:
     return compare_folders(runs / "plain", runs / name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch", "parts", "reduced", "shared"])
 def test_ranks_that_update_parts_and_send_them_are_the_same_training(runs: Path, name: str) -> None:
     found = _judged(runs, name)

@@ -78,6 +78,7 @@ CLIPPED = ON_RANK_0.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_clip_is_named_and_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CLIPPED)
     for run, arguments in (("right", ["on every rank"]), ("wrong", [])):
