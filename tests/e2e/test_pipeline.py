@@ -108,7 +108,7 @@ def test_an_experiment_trains_only_what_it_needs(project: Project) -> None:
     ran = project.stages("dvc", "exp", "run", "-S", "parallel=gradaccum", "experiment")
     assert ran == {"validate", "probe", "train@gradaccum", "experiment"}
     metrics = project.json("metrics.json")
-    assert (metrics["configuration"], metrics["status"]) == ("gradaccum", "trained")
+    assert (metrics["configuration"], metrics["status"], metrics["verdict"]) == ("gradaccum", "trained", "equivalent")
 
 
 @pytest.mark.study
@@ -119,6 +119,7 @@ def test_a_queue_over_configurations_fills_the_table_of_experiments(project: Pro
     queued = {row["configuration"]: row for row in rows if row["typ"] == "branch_base" or row["typ"] == "branch_commit"}
     assert {"cpu", "ddp"} <= set(queued)
     assert all(float(queued[name]["step_ms"]) > 0 for name in ("cpu", "ddp"))
+    assert [queued[name]["verdict"] for name in ("cpu", "ddp")] == ["bitwise", "equivalent"]
     # Readable: a handful of figures, not every number of every report.
     shown = project.run("dvc", "exp", "show", "--only-changed", "--hide-workspace", "--drop", ".*/.*|.*yaml", "--csv")
     assert len(shown.splitlines()[0].split(",")) < 20

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from tests.support.report_tree import status
 from tests.support.synthetic import scaled, trace, twins
-from trainparity.params import Params, parse
-from trainparity.parity.pairs import compare_pairs
+from trainparity.params import Params, parse, reference_name
+from trainparity.parity.pairs import compare_pairs, judge_configuration
 from trainparity.records import layout
 from trainparity.records.verdict import ParityReport
 
@@ -74,6 +75,17 @@ def test_every_pair_has_its_verdict_and_failed_is_a_crash_alone(root: Path) -> N
     assert "computes in fp32 and half in bf16" in (report.pairs["mixed"].reason or "")
     assert all(pair.steps_compared == 4 for pair in report.pairs.values() if pair.distance_over_floor is not None)
     assert (report.pairs["parts"].resolution or 0) > 0
+
+
+@pytest.mark.parametrize("name", ["same", "parts", "doubled", "half", "gpu", "crashed"])
+def test_one_configuration_is_judged_by_what_it_and_its_reference_have_left_alone(root: Path, name: str) -> None:
+    settings = params()
+    expected = compared(root, settings).pairs[name]
+    reference = reference_name(settings.reference_of(name))
+    for folder in (root / "runs/state").iterdir():
+        if folder.name not in (name, reference):
+            shutil.rmtree(folder)
+    assert judge_configuration(settings, root / "runs", name) == expected
 
 
 def test_the_files_say_the_same_and_are_strict_json(root: Path) -> None:

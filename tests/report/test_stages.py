@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.report_tree import pair, pairs, runs, status, write_parity, write_run
+from tests.support.synthetic import trace, twins
 from trainparity.records import layout
 from trainparity.report import tables
 from trainparity.report.schema import Summary
@@ -71,18 +72,32 @@ def test_report_names_a_missing_record(root: Path) -> None:
     assert not (root / "reports" / "index.html").exists()
 
 
-def test_experiment_reads_its_own_run_only(root: Path) -> None:
-    kept = {layout.status(root / "runs", "ddp"), layout.timing(root / "runs", "ddp")}
+def keep_reference(root: Path) -> None:
+    state = layout.state(root / "runs", "reference-fp32")
+    trace().save(state)
+    for number, twin in enumerate(twins(), 1):
+        twin.save(state / "twins" / str(number))
+
+
+@pytest.mark.parametrize("scale, verdict, cause", [(1.0, "equivalent", None), (2.0, "different", "loss-normalisation")])
+def test_experiment_reads_its_own_run_and_its_reference_only(
+    root: Path, scale: float, verdict: str, cause: str | None
+) -> None:
+    states = {name: layout.state(root / "runs", name) for name in ("reference-fp32", "ddp")}
+    kept = {layout.timing(root / "runs", "ddp"), *(layout.status(root / "runs", name) for name in states)}
     for path in (root / "runs").rglob("*"):
         if path.is_file() and path not in kept:
             path.unlink()
+    keep_reference(root)
+    trace(parts=2, weights=(scale, scale)).save(states["ddp"])
     done = run("experiment", root, forbid="jinja2")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((root / "metrics.json").read_text())
-    assert metrics["configuration"] == "ddp"
+    assert (metrics["configuration"], metrics["verdict"], metrics["cause"]) == ("ddp", verdict, cause)
+    assert (metrics["distance_over_floor"] > 16) == (verdict == "different")
     assert metrics["step_ms"] == pytest.approx(31, rel=0.02)
     assert set(metrics) == {
-        *("configuration", "status", "device", "loss"),
+        *("configuration", "status", "verdict", "cause", "distance_over_floor", "device", "loss"),
         *("step_ms", "samples_per_s", "peak_memory_mib", "compile_s"),
     }
 
@@ -90,15 +105,16 @@ def test_experiment_reads_its_own_run_only(root: Path) -> None:
 def test_experiment_of_a_skipped_run_has_its_status_and_nothing_else(root: Path) -> None:
     skipped = status("ddp", status="skipped", reason="no GPU", device=None, loss=None)
     write_run(root, skipped, None)
-    assert run("experiment", root).returncode == 0
+    keep_reference(root)
+    assert run("experiment", root, forbid="jinja2").returncode == 0
     metrics = json.loads((root / "metrics.json").read_text())
     assert metrics.pop("configuration") == "ddp"
-    assert metrics.pop("status") == "skipped"
+    assert metrics.pop("status") == metrics.pop("verdict") == "skipped"
     assert set(metrics.values()) == {None}
 
 
 def test_experiment_names_a_mistake(root: Path) -> None:
     shutil.rmtree(layout.state(root / "runs", "ddp"))
-    assert run("experiment", root).returncode == 2
+    assert run("experiment", root, forbid="jinja2").returncode == 2
     (root / "params.yaml").write_text("parallel: dpp\n")
-    assert run("experiment", root).returncode == 2
+    assert run("experiment", root, forbid="jinja2").returncode == 2

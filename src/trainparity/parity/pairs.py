@@ -64,6 +64,18 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
     return report
 
 
+def judge_configuration(params: Params, runs: Path, name: str) -> Verdict:
+    """Judge one configuration beside its reference, by what these two have left: no other needs to have run.
+
+    Raises:
+        RecordError: a run's status or trace is missing or damaged.
+    """
+    reference = layout.state(runs, reference_name(params.reference_of(name)))
+    left, right = load_run(reference), load_run(layout.state(runs, name))
+    floor = NoiseFloor(left.trace, load_twins(reference)) if left.trace else None
+    return judge(left, right, floor, params.parity.margin)
+
+
 def compare_recipes(curves: Curves, name: str, runs: Path) -> CurveResult:
     """Judge a pair of recipes by the losses of its seeds, whose runs are in `runs`."""
 

@@ -57,7 +57,7 @@ class Planner:
             "reference": self._reference,
             "compare": self._compare,
             "report": lambda: self._plan("report", self._whole),
-            "experiment": lambda: self._plan("experiment", self._some("parallel")),
+            "experiment": self._experiment,
         }
         found |= {f"train/{name}": partial(self._run, f"train/{name}", name, timed=True) for name in params.configs}
         found[COUNTERPART] = partial(self._run, COUNTERPART, COUNTERPART, timed=False)
@@ -105,6 +105,16 @@ class Planner:
             **self._some("pairs", "curves"),
         }
         return self._plan("compare", settings)
+
+    def _experiment(self) -> Plan:
+        """Make the plan of the stage that judges one configuration, and shows its figures."""
+        parallel = self._params.parallel
+        settings = {
+            "parallel": parallel,
+            "margin": self._params.parity.margin,
+            "reference": self._params.reference_of(parallel) if parallel else None,
+        }
+        return self._plan("experiment", settings)
 
     def _reference(self) -> Plan:
         params = self._params

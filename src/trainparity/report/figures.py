@@ -5,6 +5,7 @@ import statistics
 from trainparity.records.base import Record, significant
 from trainparity.records.run import Status
 from trainparity.records.timing import Timing
+from trainparity.records.verdict import Verdict
 
 
 class StepTime(Record):
@@ -35,12 +36,18 @@ class Figures(Record):
     """The same as a fraction of the peak measured on this machine."""
 
 
-def experiment(status: Status, timing: Timing | None) -> dict[str, str | float | None]:
-    """Return the few figures of one run that `dvc exp show` compares between experiments, with four digits each."""
+def experiment(status: Status, timing: Timing | None, verdict: Verdict) -> dict[str, str | float | None]:
+    """Return what `dvc exp show` compares between experiments of one run: whether it is its reference's training.
+
+    And a few figures, with four digits each.
+    """
     figures = figures_of(timing) if timing else None
     found = {
         "configuration": status.run,
         "status": status.status,
+        "verdict": verdict.verdict,
+        "cause": verdict.cause,
+        "distance_over_floor": verdict.distance_over_floor,
         "device": status.device,
         "loss": status.loss,
         "step_ms": figures.step_ms.median if figures else None,

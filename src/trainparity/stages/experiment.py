@@ -1,9 +1,10 @@
-"""Stage `experiment`: the figures of `parallel`'s run as metrics.json, for `dvc exp show`."""
+"""Stage `experiment`: verdict and figures of `parallel`'s run as metrics.json, for `dvc exp show`."""
 
 import json
 from pathlib import Path
 
 from trainparity import params
+from trainparity.parity.pairs import judge_configuration
 from trainparity.records import layout
 from trainparity.records.files import write_text
 from trainparity.records.run import Status
@@ -13,10 +14,12 @@ from trainparity.validation import ParamsError
 
 
 def main() -> None:
-    parallel = params.load(Path("params.yaml")).parallel
+    settings = params.load(Path("params.yaml"))
+    parallel = settings.parallel
     if parallel is None:
         raise ParamsError("params.yaml: parallel: missing; name the configuration to report")
     runs = Path("runs")
     status = Status.read(layout.status(runs, parallel))
     timing = Timing.read(layout.timing(runs, parallel)) if status.status == "trained" else None
-    write_text(Path("metrics.json"), json.dumps(experiment(status, timing), indent=1) + "\n")
+    verdict = judge_configuration(settings, runs, parallel)
+    write_text(Path("metrics.json"), json.dumps(experiment(status, timing, verdict), indent=1) + "\n")
