@@ -45,9 +45,24 @@ def _names_more(before: Verdict, again: Verdict, *, takes_more: bool) -> bool:
     """Tell whether float64 names a cause where none was proved, or shows that what was seen first was rounding."""
     if again.verdict != "different" or again.cause in (None, UNKNOWN):
         return False
-    if before.cause == UNKNOWN or before.step is None or again.step is None:
+    if before.step is None or again.step is None:
         return before.cause == UNKNOWN
+    if before.cause == UNKNOWN:
+        return again.step >= before.step or _is_coarse(before)
     return again.step > before.step and not takes_more
+
+
+def _is_coarse(before: Verdict) -> bool:
+    """Tell whether rounding may have hidden earlier steps.
+
+    In a finer format a float64 run that parts earlier has another number there, which that format writes as the same:
+    a constant that one script holds as a NumPy array of float32.
+    """
+    return any(worst.floor > _COARSE for worst in before.worst)
+
+
+_COARSE = 1e-4
+"""Noise floor from which on it is that of bf16, fp16 or TF32."""
 
 
 def _with_cause_of(again: Verdict, before: Verdict) -> Verdict:

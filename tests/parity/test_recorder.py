@@ -110,6 +110,15 @@ def test_windows_follow_the_reference(tmp_path: Path) -> None:
         train(tmp_path / "c", follow=tmp_path / "a", every=5)
 
 
+def test_a_run_follows_its_own_folder_under_no_name(tmp_path: Path) -> None:
+    train(tmp_path / "a", every=4)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for own in (tmp_path / "a", tmp_path / "link", tmp_path / "b" / ".." / "a"):
+        with pytest.raises(ValueError, match="is the folder that this run is recorded into"):
+            train(own, every=4, follow=tmp_path / "a")
+    assert list((tmp_path / "a" / "windows").iterdir())
+
+
 def test_a_difference_in_the_middle_of_a_followed_run_is_found_at_its_step(tmp_path: Path) -> None:
     settings = {"every": 4, "interval": 1}
     train(tmp_path / "a", **settings)

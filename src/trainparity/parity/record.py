@@ -81,7 +81,7 @@ def record(
         raise ValueError("every= needs one optimizer: the state of several that make a step together is not kept")
     followed = folder if number and every and follow is None else follow
     if followed is not None:
-        if followed == folder and not number:
+        if followed.resolve() == folder.resolve() and not number:
             raise ValueError(f"follow={folder} is the folder that this run is recorded into; give it another one")
         run_folder.check_followed(followed, every)
     elif every:

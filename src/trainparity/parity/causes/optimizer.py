@@ -96,9 +96,14 @@ def _moments_lost(difference: Difference) -> int:
 
 
 def _without_state(difference: Difference) -> list[str]:
-    """Return the parameters of which one run alone keeps nothing, and the other something that is not zero."""
+    """Return the parameters of which one run alone keeps nothing, and the other something that is not zero.
+
+    Of what is kept in another shape, as a part of it by each rank, nothing is known: it is seen in no step.
+    """
     (left, right), (ours, theirs) = difference.at("state/tensors"), difference.at("state/norm")
-    return difference.named(((left > 0) ^ (right > 0)) & (torch.maximum(ours, theirs) > 0))
+    in_its_shape = [(trace.arrays["state/tensors"] > 0).any(0) for trace in difference.traces]
+    known = in_its_shape[0] & in_its_shape[1]
+    return difference.named(((left > 0) ^ (right > 0)) & (torch.maximum(ours, theirs) > 0) & known)
 
 
 def _moments_differ(difference: Difference) -> bool:

@@ -44,13 +44,15 @@ def grad_scaler(difference: Difference) -> Finding | None:
 )
 def unscaled_again(difference: Difference) -> Finding | None:
     """The loop divides gradients by the loss scale that the scaler takes out of them as well."""
-    scale = max(difference.numbers("scale/value"))
+    scales = difference.numbers("scale/value")
+    scale = max(scales)
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
     if difference.stage != "gradient" or scale <= 1 or not all(kept) or own_gradients_agree(difference) is not True:
         return None
     if count_of(difference, scale):  # another division by that, maybe
         return None
-    less = kept[0] / kept[1]
+    rest = [part * (own or 1.0) for part, own in zip(kept, scales, strict=True)]  # 1 where a scaler takes its scale out
+    less = rest[0] / rest[1]
     if min(abs(less / scale - 1), abs(less * scale - 1)) > _AS_SCALED:
         return None
     return Finding(

@@ -1,0 +1,42 @@
+"""A gradient scaler takes out what it has put in: beside a run without one that is no fault."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from trainparity.parity.compare import compare_folders
+
+
+def train(folder: Path, *, autocast: bool = False, unscaled: int = 1, scaled: bool = True, twin: int = 0) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=scaled)
+    data = torch.randn(6, 16, 8)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = model(batch).float().square().mean()
+            scaler.scale(loss).backward()
+            for parameter in model.parameters() if unscaled > 1 else ():
+                assert parameter.grad is not None
+                parameter.grad /= 256
+            scaler.step(optimizer)
+            scaler.update()
+
+
+@pytest.mark.parametrize("twins", [0, 2])
+@pytest.mark.parametrize(
+    ("variant", "cause"), [({"autocast": True}, "precision"), ({"unscaled": 2}, "grad-scaler"), ({}, None)]
+)
+def test_beside_a_run_without_one(tmp_path: Path, variant: dict[str, int], cause: str | None, twins: int) -> None:
+    for twin in range(twins + 1):
+        train(tmp_path / "a", scaled=False, twin=twin)
+    train(tmp_path / "b", **variant)  # type: ignore[arg-type]
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.cause == cause
+    assert (found.verdict == "different") == (cause is not None)
