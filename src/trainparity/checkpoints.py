@@ -61,8 +61,7 @@ def save(
     Raises:
         RecordError: a parameter has no numbers, or the optimizer keeps something of it that is none and no tensor.
     """
-    check_options(optimizer)
-    _check_state(optimizer)
+    check(optimizer)
     tensors = {f"model.{name}": tensor for name, tensor in model_state(model).items()}
     groups: list[dict[str, Any]] = []
     kept: list[tuple[str, str]] = []
@@ -84,6 +83,16 @@ def save(
         values = {"param_groups": groups, "kept": kept, "numbers": numbers, "scalars": scalars}
         values["checksum"] = _checksum(values, unfinished / "state.safetensors")
         write_text(unfinished / "state.json", json.dumps(values))
+
+
+def check(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse, on every rank, an optimizer with something that can't be written.
+
+    Raises:
+        RecordError: names it.
+    """
+    check_options(optimizer)
+    _check_state(optimizer)
 
 
 def check_options(optimizer: torch.optim.Optimizer) -> None:

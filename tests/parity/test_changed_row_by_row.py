@@ -50,3 +50,25 @@ def test_another_way_to_change_them_is_named(wrong: partial[None], tmp_path: Pat
     found = compared(REFERENCE, wrong, tmp_path)
     assert (found.verdict, found.cause) == ("different", "clipping"), found.explanation
     assert "no multiple of their sum, in both runs" in (found.explanation or "")
+
+
+def decayed(decay: float, folder: Path, twin: int) -> None:
+    """Add the weights' decay to the gradients by hand."""
+    torch.manual_seed(0)
+    model = classifier()
+    optimizer, draws = torch.optim.SGD(model.parameters(), lr=0.1), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws)), LABELS).backward()
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.add_(parameter.detach(), alpha=decay)
+            optimizer.step()
+
+
+@pytest.mark.parametrize("other", [0.02, 0.0])
+def test_decay_that_both_add_is_no_clipping(other: float, tmp_path: Path) -> None:
+    found = compared(partial(decayed, 0.01), partial(decayed, other), tmp_path)
+    assert (found.verdict, found.cause == "backward") == ("different", other == 0.0)
+    assert found.cause in ("backward", "unknown")

@@ -193,9 +193,23 @@ class Session:
         """
         from trainparity import checkpoints
 
-        main, why = self.rank == 0, ""
+        watch, main = self.watch, self.rank == 0
+        # Before ranks gather anything: one that refused its own state would go on training beside their gathers.
+        self._on_all_ranks(lambda: checkpoints.check(watch.optimizer))
+        self._on_all_ranks(
+            lambda: checkpoints.save(folder, watch.model, watch.optimizer, {}, {"step": step}, main=main)
+        )
+
+    def _on_all_ranks(self, keep: Callable[[], None]) -> None:
+        """Do a part of keeping a state, and go on where all ranks could.
+
+        Raises:
+            NotKept: this rank could not.
+            RanksPart: another one could not.
+        """
+        why = ""
         try:
-            checkpoints.save(folder, self.watch.model, self.watch.optimizer, {}, {"step": step}, main=main)
+            keep()
         except Exception as error:
             why = str(error) if isinstance(error, RecordError) else f"its state was not kept: {error!r}"
         self._keeping.come(for_at_most(ABSENCE_S), why)
