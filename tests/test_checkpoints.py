@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import trainparity
+from tests.support.on_ranks import on_ranks
 from trainparity import checkpoints
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Layout
@@ -107,6 +110,28 @@ def test_a_state_that_cannot_be_kept_ends_the_recording_alone(
         train(tmp_path, lambda parameters: Odd(parameters, kept))
     layout = Layout.read(tmp_path / "trace.json")
     assert layout.made == 3 and said in layout.cut_short
+
+
+@pytest.mark.parametrize("refusing", [0, 1])
+def test_one_rank_of_fsdp2_that_cannot_keep_its_state_ends_the_recording_on_all(tmp_path: Path, refusing: int) -> None:
+    recorded = on_ranks(2, tmp_path, _sharded, str(tmp_path / "run"), refusing)
+    assert [trained.tolist() for trained in recorded] == [[8.0, 1.0], [8.0, 1.0]]
+    assert "keeps a dict as 'odd'" in Layout.read(tmp_path / "run/trace.json").cut_short
+
+
+def _sharded(rank: int, folder: str, refusing: int) -> Tensor:
+    """Train shards of which one rank keeps something odd; return the steps, and whether recording ended before them."""
+    torch.manual_seed(0)
+    model = fully_shard(nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)), mesh=init_device_mesh("cpu", (2,)))
+    optimizer = torch.optim.Adam(model.parameters())
+    with trainparity.record(model, optimizer, folder, every=3, interval=1) as recorder:
+        for step in range(8):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8) + rank).square().sum().backward()
+            optimizer.step()
+            if step == 1 and rank == refusing:
+                optimizer.state[next(model.parameters())]["odd"] = {}
+        return torch.tensor([step + 1.0, bool(recorder.ended)])
 
 
 @pytest.mark.slow
