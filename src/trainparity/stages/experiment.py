@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from trainparity import params
-from trainparity.parity.pairs import judge_configuration
 from trainparity.records import layout
 from trainparity.records.files import write_text
 from trainparity.records.run import Status
@@ -14,6 +13,10 @@ from trainparity.validation import ParamsError
 
 
 def main() -> None:
+    from trainparity.parity.pairs import (
+        judge_configuration,
+    )  # with torch, which a mistake in params.yaml need not wait for
+
     settings = params.load(Path("params.yaml"))
     parallel = settings.parallel
     if parallel is None:
