@@ -15,7 +15,7 @@ from trainparity.validation import ParamsError
 def main() -> None:
     from trainparity.parity.pairs import (
         judge_configuration,
-    )  # with torch, which a mistake in params.yaml need not wait for
+    )  # with torch: 2 s
 
     settings = params.load(Path("params.yaml"))
     parallel = settings.parallel
