@@ -48,7 +48,7 @@ EDITS = {
     "src/trainparity/workloads/toy_linear.py": {"known-answer"},
     "src/trainparity/report/page.py": {"report"},
     "src/trainparity/report/templates/page.html.j2": {"report"},  # its folder is a package
-    "src/trainparity/parity/verdict.py": {"compare"},
+    "src/trainparity/parity/verdict.py": {"compare", "experiment"},
     "src/trainparity/data/imagefolder.py": {"prepare", "known-answer"},
     "src/trainparity/training/loop.py": {*TRAINING, "known-answer"},
     "src/trainparity/strategies/fsdp.py": {"train@sharded"},
@@ -88,6 +88,7 @@ def test_an_edited_file_makes_its_stages_run(edited: tuple[dict[str, set[str]], 
     assert (f"{file.removeprefix('src/')} was edited" in said) == bool(EDITS[file]), said
 
 
+@pytest.mark.slow
 def test_dvc_runs_the_stages_of_edited_files(edited: tuple[dict[str, set[str]], set[str], str]) -> None:
     assert edited[1] == set().union(*EDITS.values())
 

@@ -52,7 +52,7 @@ TRAINING = {"reference", "counterpart", *TRAIN}
         (("accelerator",), "cpu", {*TRAINING, "report"}),
         (("timing", "steps"), 30, {"reference", *TRAIN, "report"}),
         (("parity", "twins"), 2, {"reference", "report"}),
-        (("parity", "margin"), 8.0, {"compare", "report"}),
+        (("parity", "margin"), 8.0, {"compare", "experiment", "report"}),
         (("configs", "ddp", "world_size"), 4, {"train/ddp", "report"}),
         (("configs", "ddp", "strategy"), "ddp", set()),
         (("configs", "ddp", "device"), "auto", set()),
