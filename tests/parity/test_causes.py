@@ -194,8 +194,8 @@ def each_shorter(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.T
     return {name: g * 0.5 / (1 + place) for place, (name, g) in enumerate(found.items())}
 
 
-def each_row_longer(step: int, found: dict[str, torch.Tensor], by: int = 1) -> dict[str, torch.Tensor]:
-    return {name: g * (1 + by * torch.arange(len(g)).view(-1, *[1] * (g.ndim - 1))) for name, g in found.items()}
+def each_row_shorter(step: int, found: dict[str, torch.Tensor], by: int = 1) -> dict[str, torch.Tensor]:
+    return {name: g / (1 + by * torch.arange(len(g)).view(-1, *[1] * (g.ndim - 1))) for name, g in found.items()}
 
 
 def cut(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -216,11 +216,11 @@ PROVED: dict[str, list[Pair]] = {
         ({"parts": 2, "limit": 1.0}, {"parts": 2, "gradients": OFF, "limit": 1.0, "clip__backwards": whole(T)}),
         (
             {"ranks": 2},
-            {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256) * torch.tensor([1.0, 2.0])[:, None],
-             "rank__total": ones(T, 2, 256)},
+            {"ranks": 2, "gradients": OFF, "rank__after": ones(T, 2, 256) * torch.tensor([2.0, 4.0])[:, None],
+             "rank__total": ones(T, 2, 256), "rank__left": ones(T, 2, 1) * torch.tensor([2.0, 4.0])[:, None]},
         ),
         ({}, {"gradients": shrinking}), ({"gradients": cut}, {}), ({"gradients": each_shorter}, {}),
-        ({"gradients": partial(each_row_longer, by=2)}, {"gradients": each_row_longer}),
+        ({"gradients": partial(each_row_shorter, by=2)}, {"gradients": each_row_shorter}),
         (
             {"limit": 1.0},
             {"gradients": scaled(1024.0), "limit": 1024.0, "clip__max_norm": ones(T),

@@ -1,6 +1,7 @@
 """Shards that ranks scale, each by a number of its own: clipped by local norms, or divided by local counts."""
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.causes.clipping import GROWN
 from trainparity.parity.causes.finding import Finding, listed, rule
@@ -36,10 +37,8 @@ def _scaled_by_rank(difference: Difference, *, clipped: bool) -> Finding | None:
     """Find the one run whose ranks scale their shards by different numbers, if these are of a limit, or are not."""
     apart = []
     for trace in difference.traces:
-        pairs = zip(trace.arrays["rank/after"][difference.row], trace.arrays["rank/total"][difference.row], strict=True)
-        factors = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
-        kept = [factor for factor, rest in factors if rest < 1e-3]
-        if len(kept) == trace.layout.world_size and max(kept) - min(kept) > 1e-3 * max(kept):
+        kept = _kept_by_rank(trace, difference.row)
+        if kept and max(kept) - min(kept) > _ALIKE * max(kept):
             apart.append((trace, kept))
     if len(apart) != 1 or _is_clipped(*apart[0], difference.row) != clipped:
         return None
@@ -48,13 +47,39 @@ def _scaled_by_rank(difference: Difference, *, clipped: bool) -> Finding | None:
     return Finding(said, {"kept_by_rank": factors_by_rank})
 
 
+def _kept_by_rank(trace: Trace, row: int) -> list[float]:
+    """Return what each rank multiplies its shards with after backward; empty where it is no number, or not known."""
+    pairs = zip(trace.arrays["rank/after"][row], trace.arrays["rank/total"][row], strict=True)
+    fits = [fit(after, total) for after, total in pairs if after.abs().sum() > 0]
+    kept = [factor for factor, rest in fits if rest < _ALIKE]
+    return kept if len(kept) == trace.layout.world_size else []
+
+
 def _is_clipped(trace: Trace, factors: list[float], row: int) -> bool:
     """Tell whether such numbers may come of a limit: it leaves what it cuts of one length, and makes nothing longer."""
-    lengths = torch.linalg.vector_norm(trace.arrays["rank/total"][row], dim=-1)
-    cut = lengths[[factor < max(factors) or factor < 1 - GROWN for factor in factors]]
-    alike = bool(cut.max() <= _LENGTH_OF_A_SKETCH * cut.min())
-    return alike and max(factors) <= 1 + GROWN and not int(trace.arrays["clip/calls"][row])
+    if max(factors) > 1 + GROWN:
+        return False
+    steps = [kept for each in range(len(trace.layout.steps)) if (kept := _kept_by_rank(trace, each))]
+    if cut := [lengths for each in range(len(trace.layout.steps)) if len(lengths := _cut(trace, each)) > 1]:
+        # Of the first step it is not always known which shards the optimizer holds.
+        return all(lengths.max() <= _ONE_LENGTH * lengths.min() for lengths in (cut[1:] or cut))
+    # Of one rank alone the length says nothing, but no limit keeps the same part in every step.
+    always = len(steps) > 1 and all(torch.allclose(torch.tensor(kept), torch.tensor(factors)) for kept in steps)
+    return not int(trace.arrays["clip/calls"][row]) and not always
 
 
-_LENGTH_OF_A_SKETCH = 1.3
-"""Times by which sketches of vectors of one length may differ in length."""
+def _cut(trace: Trace, row: int) -> Tensor:
+    """Return the lengths to which ranks shorten their shards in a step, of those that do: float64 [n]."""
+    kept = torch.tensor(_kept_by_rank(trace, row), dtype=torch.float64)
+    made = trace.arrays["rank/left"][row].double()
+    if not len(kept) or not made.any():
+        return kept[:0]
+    left = made[:, int((made > 0).sum(1).max()) - 1]  # after the step's last pass
+    return (kept * left)[(kept < 1 - GROWN)]
+
+
+_ALIKE = 1e-3
+"""Part by which numbers may differ that rounding alone tells apart."""
+
+_ONE_LENGTH = 1.01
+"""Times by which shards that were cut at one limit may differ in length, as they are rounded."""
