@@ -21,7 +21,7 @@ from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
 from trainparity.parity.recording.outputs import Outputs
-from trainparity.parity.recording.passes import Pass
+from trainparity.parity.recording.passes import Pass, views_of
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
@@ -180,8 +180,10 @@ class ForwardHooks:
             return False
         self._turned = self.origins.turned(found) if self._order.known is None else None
         if not of_own:
-            given = list(map(as_dense, list(tensors((inputs, keywords)))[:_MOST_TENSORS]))
+            every = list(tensors((inputs, keywords)))
+            given = list(map(as_dense, every[:_MOST_TENSORS]))
             for one in filter(None, (found, self._turned)):
+                one.views = views_of(every)
                 self._see_inputs(one, given)
         return True
 

@@ -1,7 +1,7 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import torch
@@ -67,6 +67,8 @@ class Pass:
         """Of the samples."""
         self.time_first = False
         """Whether the model is given [T, B, ...]: samples lie in the second dimension."""
+        self.views: frozenset[int] = frozenset()
+        """How many views of all samples the model may hold one after the other, as it is given so many of a shape."""
 
     def of(self, samples: Tensor, tokens: Tokens | None = None) -> None:
         """Take samples by their identities, int64 [B], and the tokens that they are made of, if they are."""
@@ -83,6 +85,7 @@ class Pass:
     def after(self, source: "Pass") -> None:
         """Take the samples of an earlier pass, in its order."""
         self.source, self._signs, self.time_first = source, source._signs, source.time_first
+        self.views = source.views
 
     def counts(self) -> bool:
         """Tell whether the pass belongs to the training: one in evaluation mode does if backward came through it."""
@@ -161,7 +164,18 @@ class Pass:
         """Return the signed sums over the samples; None where the rows are no samples."""
         if not self._signs or not has_rows(tensor):
             return None
-        return self._signs.sum(self._batch_first(tensor), own_alone=own_alone)
+        return self._signs.sum(self._by_sample(self._batch_first(tensor)), own_alone=own_alone)
+
+    def _by_sample(self, tensor: Tensor) -> Tensor:
+        """Return what has the rows of one view after those of another by samples: [B * views, ...] as [B, views, ...].
+
+        So a model makes one batch of several crops of each image, as DINO's (Caron et al., arXiv 2104.14294).
+        """
+        assert self._signs is not None
+        views, rest = divmod(tensor.shape[0], len(self._signs))
+        if rest or views not in self.views:
+            return tensor
+        return tensor.view(views, -1, *tensor.shape[1:]).transpose(0, 1)
 
     def see_returned(self, name: str, tensor: Tensor, sketches: Later) -> str | None:
         """Add what the model returns that has no row for each sample, and later its gradient; return its name.
@@ -214,6 +228,13 @@ class Pass:
                 for name, sketch in given.items():
                     found[name] = found[name] + sketch if name in found else sketch
         return found
+
+
+def views_of(given: Iterable[Tensor]) -> frozenset[int]:
+    """Return how many views of its samples a model may put together: all tensors of one shape, or all of several."""
+    shapes = Counter(tensor.shape for tensor in given if tensor.ndim > 1 and is_inexact(tensor))
+    several = {count for count in shapes.values() if count > 1}
+    return frozenset(several | {shapes.total()} if several else ())
 
 
 _INFINITE = 1e4
