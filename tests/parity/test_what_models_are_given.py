@@ -201,3 +201,20 @@ def test_of_points_that_a_model_has_moved_those_that_it_is_given_first_tell_the_
     """Those that it moves are others in each twin."""
     verdict = compared(*(partial(train_on_own_points, scale) for scale in (1.0, 1.01)), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "inputs"), verdict.explanation
+
+
+def normalised(scale: float, folder: Path, twin: int) -> None:
+    """Train what takes the scale of its inputs out again."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16, eps=1e-30), nn.Tanh(), nn.Linear(16, 2))
+    optimizer, draws = torch.optim.SGD(model[2:].parameters(), lr=0.1), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(scale * torch.randn(16, 8, generator=draws)).square().mean().backward()
+            optimizer.step()
+
+
+def test_other_values_that_normalisation_takes_out_are_no_matter_of_buffers_alone(tmp_path: Path) -> None:
+    found = compared(partial(normalised, 1.0), partial(normalised, 2.0), tmp_path)
+    assert (found.verdict, found.cause) == ("different", "inputs"), found.explanation

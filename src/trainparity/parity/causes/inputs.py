@@ -82,7 +82,7 @@ def other_values(difference: Difference) -> Finding | None:
     counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(*difference.traces)
     if not difference.floor.same_samples:
         ours = ours & difference.floor.kept_samples
-    if difference.stage != "gradient" or counts is None or not all(counts) or not torch.equal(*counts):
+    if difference.stage not in ("gradient", "buffer") or counts is None or not all(counts) or not torch.equal(*counts):
         return None
     by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
     common = len(ours & theirs)
