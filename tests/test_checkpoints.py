@@ -35,9 +35,9 @@ class Counting(torch.optim.Optimizer):
             parameter -= self.param_groups[0]["lr"] / state["made"] * parameter.grad
 
 
-def train(folder: Path, optimizer: Callable[..., torch.optim.Optimizer], **options: Any) -> None:
+def train(folder: Path, optimizer: Callable[..., torch.optim.Optimizer], *, width: int = 5, **options: Any) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3))
+    model = nn.Sequential(nn.Linear(7, width), nn.Tanh(), nn.Linear(width, 3))
     made = optimizer(model.parameters())
     with trainparity.record(model, made, folder, every=3, interval=1, **options):
         for step in range(8):
@@ -216,3 +216,24 @@ def test_a_damaged_state_is_not_loaded(tmp_path: Path, file: str, damage: Callab
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(RecordError, match="state: damaged"):
         checkpoints.load(tmp_path / "state", model, optimizer)
+
+
+def test_the_state_of_another_optimizer_or_model_is_named(tmp_path: Path) -> None:
+    train(tmp_path / "a", lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
+    with pytest.raises(
+        RecordError, match=r"step-000003: the state of another optimizer: it holds momentum_buffer, and "
+    ):
+        train(tmp_path / "b", torch.optim.Adam, follow=tmp_path / "a")
+    with pytest.raises(RecordError, match=r"(?s)step-000003: the state of another model: .*size mismatch"):
+        train(tmp_path / "c", torch.optim.SGD, width=6, follow=tmp_path / "a")
+    train(tmp_path / "d", lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), follow=tmp_path / "a")
+    assert compare_folders(tmp_path / "a", tmp_path / "d").verdict == "bitwise"
+
+
+def test_what_lies_in_the_place_of_a_state_is_removed(tmp_path: Path) -> None:
+    train(tmp_path / "a", Counting)
+    (tmp_path / "a/windows/step-000009").write_text("")
+    (tmp_path / "a/windows/step-000012").symlink_to(tmp_path)
+    train(tmp_path / "a", Counting)
+    assert sorted(state.name for state in (tmp_path / "a/windows").iterdir()) == ["step-000003", "step-000006"]
+    assert tmp_path.is_dir()

@@ -179,16 +179,20 @@ def load(
     case an option that is no JSON value.
 
     Raises:
-        RecordError: a file is missing or damaged.
+        RecordError: a file is missing or damaged, or it is the state of another model or optimizer.
     """
     values, written = _read(folder)
+    _check_kept(folder, values, optimizer)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
     for name, tensor in written.items():
         part, _, key = name.partition(".")
         parts[part][key] = tensor
     held: dict[str, Any] = get_model_state_dict(model, options=_SHARDED)
     tensors: dict[str, Any] = {name: _as_held(tensor, held.get(name)) for name, tensor in parts["model"].items()}
-    set_model_state_dict(model, tensors, options=_SHARDED)
+    try:
+        set_model_state_dict(model, tensors, options=_SHARDED)
+    except RuntimeError as error:
+        raise RecordError(f"{folder}: the state of another model: {error}") from None
     if values["param_groups"]:
         state: dict[str, dict[str, Any]] = {}
         for place, (parameter, key) in enumerate(values["kept"]):
@@ -201,6 +205,17 @@ def load(
         for group, options in zip(optimizer.param_groups, own, strict=True):
             group.update(options if keep_settings else {key: options[key] for key in options.keys() - group.keys()})
     return parts["extra"], values["scalars"]
+
+
+def _check_kept(folder: Path, values: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Refuse a state that has nothing in common with what the optimizer keeps already, if it does."""
+    own = {str(key) for state in optimizer.state.values() for key in state}
+    kept = {key for _, key, *_ in [*values["kept"], *values["numbers"]]}
+    if own and kept and not own & kept:
+        raise RecordError(
+            f"{folder}: the state of another optimizer: it holds {', '.join(sorted(kept))}, and "
+            f"{type(optimizer).__name__} keeps {', '.join(sorted(own))}. Follow a run of the same one"
+        )
 
 
 def _as_held(tensor: Tensor, held: Tensor | None) -> Tensor:

@@ -124,3 +124,11 @@ def test_a_packed_format_is_known_by_its_bytes() -> None:
 def test_rows_of_one_number_of_a_turned_tensor_have_digests(dtype: torch.dtype) -> None:
     row = torch.arange(5).to(dtype)[None]
     assert torch.equal(row_digests(row.T), row_digests(row.flatten()[:, None].clone()))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_a_sparse_tensor_is_measured_as_a_dense_one(layout: torch.layout) -> None:
+    dense = torch.eye(5)
+    sparse = dense.to_sparse(layout=layout)
+    assert (digest(sparse), norm(sparse)) == (digest(dense), norm(dense))
+    assert torch.equal(SKETCH(sparse), SKETCH(dense))

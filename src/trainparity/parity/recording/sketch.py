@@ -18,6 +18,9 @@ _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
 
 
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+
+
 def numbers_of(tensor: Tensor) -> Tensor:
     """Return all numbers of a tensor, as of the sparse gradient that an embedding may have: [L]; of a meta tensor none.
 
@@ -25,7 +28,7 @@ def numbers_of(tensor: Tensor) -> Tensor:
     """
     if tensor.is_meta:
         return torch.zeros(0)
-    dense = as_real(tensor.detach().to_dense() if tensor.is_sparse else tensor.detach())
+    dense = as_real(tensor.detach().to_dense() if tensor.layout in _SPARSE else tensor.detach())
     return (dense.view(torch.uint8) if dense.dtype == torch.float4_e2m1fn_x2 else dense).flatten()
 
 

@@ -42,4 +42,7 @@ def check(folder: Path, every: int, made: int) -> None:
 def remove(folder: Path) -> None:
     """Remove all that an earlier run has kept."""
     for state in folder.glob("step-*"):
-        shutil.rmtree(state)
+        if state.is_dir() and not state.is_symlink():
+            shutil.rmtree(state)
+        else:
+            state.unlink()
