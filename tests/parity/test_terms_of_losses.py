@@ -114,3 +114,22 @@ def test_a_mean_of_means_in_one_term_is_named(
     assert (verdict.verdict, verdict.cause) == ("different" if cause else "equivalent", cause), verdict.explanation
     if own_mean and not coarse:
         assert "in the term of the loss that takes (output).1" in (verdict.explanation or "")
+
+
+def small_term(weight: float, folder: Path, twin: int) -> None:
+    """Train half of the outputs by a term that is next to nothing in the gradient, and as much as the rest to Adam."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Softplus(), nn.Linear(16, 16))
+    optimizer, draws = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                made = model(torch.randn(256, 8, generator=draws)).float() - 3
+            (made[:, :2].square().mean() + weight * made[:, 2:].square().mean()).backward()
+            optimizer.step()
+
+
+def test_a_small_term_that_is_gone_is_no_other_update_of_the_same_gradients(tmp_path: Path) -> None:
+    found = compared(partial(small_term, 1e-4), partial(small_term, 0.0), tmp_path)
+    assert found.verdict == "different" and found.cause != "update", found.explanation

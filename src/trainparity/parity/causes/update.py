@@ -101,10 +101,23 @@ def other_update(difference: Difference) -> Finding | None:
     if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):
         return None  # something else has changed the gradients
     moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
-    if not _more_than_its_gradient(difference, moved):
+    if not _more_than_its_gradient(difference, moved) or _of_other_zeros(difference, moved):
         return None
     return Finding(
         f"{difference.runs[1]} makes another update than {difference.runs[0]} of the same gradients with the same "
         f"options: {some(moved)}",
         {"parameters": moved, "optimizers": facts.classes(difference)},
     )
+
+
+def _of_other_zeros(difference: Difference, names: list[str]) -> bool:
+    """Tell whether a gradient has zeros in one run alone, as of a term that the loss lacks, however small it is.
+
+    Adam makes as much of a small number as of a large one.
+    """
+    there = [levels.sum(-1) for levels in difference.at("gradient/levels")]
+    return bool(set(difference.named((there[0] - there[1]).abs() > _ZEROS)) & set(names))
+
+
+_ZEROS = 0.1
+"""Part of a gradient's numbers that rounding does not make zero."""
