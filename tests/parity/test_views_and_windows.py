@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -13,18 +14,19 @@ from tests.support.against_twins import compared
 class Views(nn.Module):
     """Takes a list of views of the samples, as self-distillation does (Caron et al., arXiv 2104.14294)."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: bool) -> None:
         super().__init__()
+        self.together = together
         self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 4)
 
     def forward(self, views: list[Tensor]) -> Tensor:
-        made: Tensor = self.head(self.body(torch.cat(views)).tanh())
-        return made
+        batches = [torch.cat(views)] if self.together else views
+        return torch.cat([self.head(self.body(batch).tanh()) for batch in batches])
 
 
-def train_on_views(count: int, folder: Path, twin: int) -> None:
+def train_on_views(count: int, together: bool, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
-    model, draws = Views(), torch.Generator().manual_seed(1)
+    model, draws = Views(together), torch.Generator().manual_seed(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
@@ -34,8 +36,10 @@ def train_on_views(count: int, folder: Path, twin: int) -> None:
             optimizer.step()
 
 
-def test_views_that_one_run_leaves_out_are_other_inputs(tmp_path: Path) -> None:
-    found = compared(partial(train_on_views, 4), partial(train_on_views, 2), tmp_path)
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("ours", "theirs"), [(4, 2), (2, 3)])
+def test_views_that_one_run_leaves_out_are_other_inputs(ours: int, theirs: int, together: bool, tmp_path: Path) -> None:
+    found = compared(partial(train_on_views, ours, together), partial(train_on_views, theirs, together), tmp_path)
     assert (found.verdict, found.cause) == ("different", "inputs"), found.explanation
     assert "another view, is given in" in (found.explanation or "")
 

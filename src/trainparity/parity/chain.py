@@ -1,10 +1,10 @@
 """Where on the way of one step two runs part: what modules return, and the gradients that come back through them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainparity.parity.comparable_rows import called_otherwise, comparable, passed_alike
+from trainparity.parity.comparable_rows import called_otherwise, calls, comparable, passed_alike
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.other_arithmetic import first_other_bits, further_than_twins
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
@@ -194,18 +194,26 @@ def _given_to_one(difference: "Difference") -> list[str]:
     """Return what the model is given in one run only that has no row for each sample, and is not zero.
 
     Not the few numbers that a model which makes its loss itself is given, such as a count of tokens. What has a row for
-    each sample may be labels, or a mask that hides nothing; it counts where the model makes more of it, as of views.
+    each sample may be labels, or a mask that hides nothing; it counts where the model makes more of it, as of views, in
+    larger batches or in more calls.
     """
     more = bool(set(inside([*difference.of_other_size])))
     few = max(2.0, min(*difference.numbers("num_samples"), difference.left.layout.sketch_size / 2))
     layouts = difference.left.layout.activations, difference.right.layout.activations
     found = []
     for trace, others in ((difference.left, layouts[1]), (difference.right, layouts[0])):
+        of_more = more or _calls_more(trace.layout.activations, others)
         given = ((trace.arrays["activation/sketch"][difference.row] != 0).sum(1) >= few).tolist()
         seen = (name for name, there in zip(trace.layout.activations, given, strict=True) if there)
-        seen = (name for name in seen if more or depends_on_cut(name))
+        seen = (name for name in seen if of_more or depends_on_cut(name))
         found += [name for name in seen if name.startswith(INPUT) and name not in others]
     return found
+
+
+def _calls_more(names: Sequence[str], others: Sequence[str]) -> bool:
+    """Tell whether a module is called more often than in the other run, in each forward pass."""
+    ours, theirs = calls(names), calls(others)
+    return any(ours[module] > theirs[module] for module in ours.keys() & theirs.keys() if module != OUTPUT)
 
 
 _SUMMED_OTHERWISE = 1e-12
