@@ -66,7 +66,6 @@ def test_other(parity):
 """
 
 
-@pytest.mark.slow
 def test_the_junit_report_has_verdict_and_cause(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(PROJECT)
     command = [sys.executable, "-m", "pytest", *PLUGIN, str(tmp_path), "--junitxml", str(tmp_path / "out.xml")]
