@@ -1,5 +1,6 @@
 """Models whose parameters are not all real numbers in memory: integers, complex numbers, meta tensors."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,64 @@ def test_a_model_of_integers_alone_is_recorded_as_one_that_does_not_change(tmp_p
 def test_windows_need_the_numbers_of_all_parameters(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="at step 3 .*frozen is on the meta device and has no numbers"):
         record(Offloaded, tmp_path, every=3)
+
+
+def freed(numbers: Tensor, *, but: int = 0) -> Tensor:
+    numbers.untyped_storage().resize_(but)
+    return numbers
+
+
+BUFFERS = {
+    "quantised": lambda numbers: torch.quantize_per_tensor(numbers, 0.1, 0, torch.qint8),
+    "quantised by rows": lambda numbers: torch.quantize_per_channel(
+        numbers, torch.full((4,), 0.1), torch.zeros(4), 0, torch.qint8
+    ),
+    "nested": lambda numbers: torch.nested.nested_tensor([numbers[0], numbers[1, :3]]),
+    "jagged": lambda numbers: torch.nested.nested_tensor([numbers[0], numbers[1, :3]], layout=torch.jagged),
+    "mkldnn": lambda numbers: numbers.to_mkldnn(),
+    "bits": lambda numbers: (numbers * 9).to(torch.int8).view(torch.bits8),
+    "four bits": lambda numbers: (numbers * 9).to(torch.int8).view(torch.int4),
+    "compressed rows": lambda numbers: numbers.to_sparse_csr(),
+    "freed": freed,
+    "freed in part": partial(freed, but=8),
+}
+
+
+class Keeping(nn.Linear):
+    """A layer with a buffer of a given kind, which every step sets anew."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(16, 4)
+        self.kind = kind
+
+    def keep(self, numbers: Tensor) -> None:
+        self.register_buffer("kept", BUFFERS[self.kind](numbers))
+
+
+def weights_of_training(kind: str, folder: Path | None, *, factor: float = 1.0) -> list[str]:
+    """Train a model that keeps numbers, times a factor; return its weights' bits."""
+    torch.manual_seed(0)
+    model = Keeping(kind)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.keep(torch.zeros(4, 5))
+    recorder = trainparity.record(model, optimizer, folder, interval=1) if folder else None
+    for step in range(4):
+        model.keep(torch.arange(20.0).view(4, 5) * step / 10 * factor)
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    if recorder:
+        recorder.close()
+    return [number.hex() for number in model.weight.flatten().tolist()]
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_buffers_of_any_kind_are_recorded_and_change_nothing(kind: str, tmp_path: Path) -> None:
+    for name, factor in (("reference", 1.0), ("same", 1.0), ("other", 2.0)):
+        assert weights_of_training(kind, tmp_path / name, factor=factor) == weights_of_training(kind, None)
+    assert compare_folders(tmp_path / "reference", tmp_path / "same").verdict == "bitwise"
+    verdict = compare_folders(tmp_path / "reference", tmp_path / "other")
+    if kind.startswith("freed"):
+        assert verdict.verdict == "bitwise"  # nothing is known of numbers that nobody has
+    else:
+        assert (verdict.verdict, verdict.cause) == ("different", "buffers-only")

@@ -141,8 +141,16 @@ def test_what_stands_for_a_measure_has_its_shape() -> None:
     assert stacks.measured([], stacks.levels)[0].shape == (0, LEVELS)
 
 
-def test_what_has_no_memory_any_more_is_an_error() -> None:
+@pytest.mark.parametrize("others", [[], [random(3)], [random(100)]])
+def test_what_has_no_memory_any_more_has_no_numbers(others: list[Tensor]) -> None:
     gone = torch.ones(100)
+    stack = stacks.Stacks()
+    for place, tensor in enumerate([gone, *others]):
+        assert stack.add(place, tensor) is None
     gone.untyped_storage().resize_(0)
-    with pytest.raises(RuntimeError):
-        stacks.measured([torch.ones(100), gone], stacks.digests, stacks.norms)
+    (found,) = stack.take()
+    assert found.places[0] == 0 and found.counts[0] == 0
+    for measure in (stacks.digests, stacks.norms, stacks.levels, stacks.sketches(SKETCH)):
+        assert not measure(found)[0].any()
+        (measured,) = stacks.measured([gone, *others], measure)
+        assert torch.equal(measured, measure(found))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.recording.formats import as_real, where_float64_is
+from trainparity.parity.recording.tensors import numbers_of
 
 _CHUNK = 1 << 20
 _CACHED = 1 << 16
@@ -16,20 +17,6 @@ _EXACT = (torch.float32, torch.float64)
 """Formats in which a number may change its sign beside others: coarser ones, and integers, become float64 first."""
 _MIX = (-7046029254386353131, -4658895280553007687)
 """SplitMix64's odd multipliers (Steele et al., OOPSLA 2014) as signed 64-bit integers."""
-
-
-_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
-
-
-def numbers_of(tensor: Tensor) -> Tensor:
-    """Return all numbers of a tensor, as of the sparse gradient that an embedding may have: [L]; of a meta tensor none.
-
-    Complex ones are two numbers each; those of a packed format (fp4), which is not computed in, are taken by bytes.
-    """
-    if tensor.is_meta:
-        return torch.zeros(0)
-    dense = as_real(tensor.detach().to_dense() if tensor.layout in _SPARSE else tensor.detach())
-    return (dense.view(torch.uint8) if dense.dtype == torch.float4_e2m1fn_x2 else dense).flatten()
 
 
 class Sketcher:

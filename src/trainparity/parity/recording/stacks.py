@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from trainparity.parity.recording.sketch import (
-    Sketcher,
-    digests_of_rows,
-    levels_of_rows,
-    norms_of_rows,
-    numbers_of,
-)
+from trainparity.parity.recording.sketch import Sketcher, digests_of_rows, levels_of_rows, norms_of_rows
+from trainparity.parity.recording.tensors import is_freed, numbers_of
 
 
 class Stack(NamedTuple):
@@ -129,8 +124,6 @@ class Stacks:
         if not _is_stacked(tensor) and not _is_stacked(tensor := numbers_of(tensor)):
             return alone(place, tensor)
         count, memory = tensor.numel(), tensor.untyped_storage().nbytes()
-        if (tensor.storage_offset() + count) * tensor.itemsize > memory:
-            return alone(place, tensor)  # it is freed: an error where it is measured alone, else a crash
         if copied or memory > _PART * tensor.nbytes:  # a part of what would not be let go, as of a message of ranks
             tensor = tensor.detach().clone()
         elif not tensor.is_leaf:
@@ -170,7 +163,7 @@ _PLAIN = {Tensor, nn.Parameter}
 def _is_stacked(tensor: Tensor) -> bool:
     """Tell whether a tensor may wait: one that `torch.func` wraps is there as long as it calls a function."""
     plain = type(tensor) in _PLAIN and tensor.dtype in _STACKED and tensor.numel() <= _LONG
-    there = plain and tensor.layout is torch.strided and not tensor.is_meta
+    there = plain and tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested)
     return there and tensor.is_contiguous() and not is_functorch_wrapped_tensor(tensor)
 
 
@@ -182,14 +175,15 @@ def alone(place: int, tensor: Tensor) -> Stack:
 
 @torch.no_grad()
 def _stacked(waiting: Sequence[tuple[int, Tensor]]) -> Stack:
-    places, tensors = zip(*waiting, strict=True)
+    places = [place for place, _ in waiting]
+    tensors = [tensor.new_zeros(0) if is_freed(tensor) else tensor for _, tensor in waiting]
     counts = tuple(tensor.numel() for tensor in tensors)
     if min(counts) == max(counts):
-        return Stack([*places], _flat([*tensors]).view(len(tensors), -1), [*counts])
+        return Stack(places, _flat(tensors).view(len(tensors), counts[0]), [*counts])
     # A copy of each tensor into its row, as `pad_sequence` makes them, would be a launch for each.
     flat = _flat([*tensors, tensors[0].new_zeros(1)])
     rows = flat.index_select(0, _padded(counts, flat.device)).view(len(counts), -1)
-    return Stack([*places], rows, [*counts])
+    return Stack(places, rows, [*counts])
 
 
 def _flat(tensors: list[Tensor]) -> Tensor:

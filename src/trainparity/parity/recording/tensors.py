@@ -1,6 +1,7 @@
-"""Which tensors there are among arguments and results, and which of them have rows, or numbers, to be looked at."""
+"""Which tensors there are among arguments and results, and what numbers or rows of them there are to be looked at."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -14,6 +15,47 @@ from trainparity.parity.recording.kinds import is_dtensor
 def tensors(values: Any) -> Iterable[Tensor]:
     """Return the tensors in arguments or results, in their order."""
     return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+
+
+def numbers_of(tensor: Tensor) -> Tensor:
+    """Return all numbers of a tensor of any kind: [L]. Of a meta tensor, and of one whose memory is freed, none.
+
+    A sparse gradient, as that of an embedding, has all its zeros; a nested tensor those of its parts, one after the
+    other; complex numbers are two each; a quantised tensor's are what they stand for, those of a format that nothing
+    is computed in (fp4, int4) their bytes.
+    """
+    tensor = tensor.detach()
+    if tensor.is_meta or is_freed(tensor):
+        return torch.zeros(0)
+    if tensor.is_nested:
+        return torch.cat([numbers_of(part) for part in tensor.unbind()] or [torch.zeros(0)])
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    dense = as_real(tensor.to_dense() if tensor.layout in _SPARSE or tensor.is_mkldnn else tensor)
+    return (dense.view(torch.uint8) if dense.dtype in _BYTES else dense).flatten()
+
+
+_BYTES = {torch.float4_e2m1fn_x2, torch.bits8}
+_BYTES |= {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in range(1, 8)}
+"""Formats that torch stores, and doesn't turn into others."""
+
+
+def shape_of(tensor: Tensor) -> list[int]:
+    """Return a tensor's shape; of a nested one, whose rows differ in length, how many numbers it has."""
+    return [sum(part.numel() for part in tensor.unbind())] if tensor.is_nested else list(tensor.shape)
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Tell whether a strided tensor's memory was let go, as FSDP's first version does with what others hold."""
+    if tensor.layout is not torch.strided or tensor.is_nested or is_dtensor(tensor) or not tensor.numel():
+        return False
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    with suppress(RuntimeError, NotImplementedError):  # what a function's transform wraps has no memory of its own
+        return tensor.untyped_storage().nbytes() < (tensor.storage_offset() + last + 1) * tensor.itemsize
+    return False
 
 
 _MOST_DENSE = 1 << 26

@@ -33,6 +33,7 @@ from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.starts import record_start
 from trainparity.parity.recording.structure import Structure
+from trainparity.parity.recording.tensors import shape_of
 from trainparity.parity.recording.unrecorded import given_up, recorded
 from trainparity.parity.recording.unwrap import hookable, is_compiled, plain_name, unwrap_model, unwrap_optimizer
 
@@ -103,7 +104,7 @@ class StepWatch:
         """Return what does not change from step to step, as fields of a `Layout`."""
         return {
             **layout_of(self.model, self.optimizer, self.forward.modules),
-            "buffers": {name: list(buffer.shape) for name, buffer in self.structure.buffers().items()},
+            "buffers": {name: shape_of(buffer) for name, buffer in self.structure.buffers().items()},
             "world_size": ranks.world_size(),
             "groups": self._groups.tolist() if self._groups is not None else [],
             "activations": self.forward.seen.names,
