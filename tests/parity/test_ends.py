@@ -398,6 +398,12 @@ def test_a_file_is_no_folder_to_record_into(tmp_path: Path) -> None:
         trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path / "file")
 
 
+def test_arguments_in_another_order_are_told(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    with pytest.raises(TypeError, match=r"the folder is a SGD; give a path: record\(model, optimizer, folder\)"):
+        trainparity.record(tmp_path, model, torch.optim.SGD(model.parameters()))  # type: ignore[arg-type]
+
+
 SHARDED = """
 import sys
 import torch, trainparity
@@ -428,3 +434,25 @@ def test_shards_are_left_out_where_their_ranks_have_parted(tmp_path: Path) -> No
     other = shutil.copytree(tmp_path, tmp_path / "other")
     verdict = compare_folders(tmp_path, other)
     assert verdict.verdict == "bitwise" and verdict.not_compared[0].startswith("NOT compared: steps 8 to 11: when the")
+
+
+FULL = """
+import resource, signal, sys
+import torch, trainparity
+from torch import nn
+
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters())
+trainparity.record(model, optimizer, sys.argv[1])
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+"""
+
+
+def test_a_disk_that_is_full_when_the_training_ends_costs_the_trace_and_is_said_in_a_line(tmp_path: Path) -> None:
+    done = subprocess.run([python(), "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "its trace was not written: [Errno 27] File too large" in done.stderr
+    assert not list(tmp_path.iterdir())

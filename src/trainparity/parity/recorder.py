@@ -4,6 +4,8 @@ import atexit
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
@@ -76,7 +78,8 @@ class Recorder:
         self.close()
 
     def _close_at_exit(self) -> None:
-        self._close_after(getattr(sys, "last_value", None))
+        with self._warned():
+            self._close_after(getattr(sys, "last_value", None))
 
     def log(self, **values: float | Tensor) -> None:
         """Note figures of the current step, such as loss: they make the curve that whole runs are compared by."""
@@ -189,10 +192,16 @@ class Recorder:
         self.ended = why
         self._settings = {**self._settings, ENDED: why}
         warnings.warn(f"{self.folder}: recorded no further, {why}", stacklevel=6)
-        try:
+        with self._warned():
             self.close()
-        except OSError as error:  # as on a full disk, which costs the trace and not the training
-            warnings.warn(f"{self.folder}: its trace was not written: {error}", stacklevel=6)
+
+    @contextmanager
+    def _warned(self) -> Iterator[None]:
+        """Make a warning of a file that can't be written, as on a full disk: it costs the trace, not the training."""
+        try:
+            yield
+        except OSError as error:
+            warnings.warn(f"{self.folder}: its trace was not written: {error}", stacklevel=8)
 
 
 def is_open(folder: Path) -> bool:

@@ -31,8 +31,11 @@ def of_run(folder: str | Path) -> Path:
     """Return an absolute folder, as loops change their working directory.
 
     Raises:
+        TypeError: it is no path.
         ValueError: it is a file.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"the folder is a {type(folder).__name__}; give a path: record(model, optimizer, folder)")
     place = Path(folder).absolute()
     if place.exists() and not place.is_dir():
         raise ValueError(f"{place} is a file; give a folder to record into")
