@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from trainparity.parity.recording.sketch import Sketcher, digests_of_rows, levels_of_rows, norms_of_rows
-from trainparity.parity.recording.tensors import is_freed, numbers_of
+from trainparity.parity.recording.tensors import numbers_of
 
 
 class Stack(NamedTuple):
@@ -176,7 +176,10 @@ def alone(place: int, tensor: Tensor) -> Stack:
 @torch.no_grad()
 def _stacked(waiting: Sequence[tuple[int, Tensor]]) -> Stack:
     places = [place for place, _ in waiting]
-    tensors = [tensor.new_zeros(0) if is_freed(tensor) else tensor for _, tensor in waiting]
+    # The memory of one may have been let go while it waited, and reading it would end the process.
+    tensors = [
+        tensor if tensor.untyped_storage().nbytes() >= tensor.nbytes else tensor.new_zeros(0) for _, tensor in waiting
+    ]
     counts = tuple(tensor.numel() for tensor in tensors)
     if min(counts) == max(counts):
         return Stack(places, _flat(tensors).view(len(tensors), counts[0]), [*counts])
