@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from trainparity.parity.causes import IDENTIFIERS, RULES, paragraphs
+from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.records.claims import ClaimReport
-from trainparity.records.verdict import UNKNOWN, Link
+from trainparity.records.verdict import Link
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "benchmarks/results/studies"
@@ -24,11 +24,13 @@ def pages() -> dict[Path, str]:
 
 def _page(text: str, cause: str) -> str:
     rules = [rule for rule in RULES if rule.cause == cause]
-    links = ", ".join(dict.fromkeys(str(rule.link) for rule in rules))
-    evidence = f"What proves it (link of the chain: {links}): {paragraphs()[cause]}.\n"
-    text = _replaced(r"(?<=^## Evidence\n\n)(What proves it .*)?\n", evidence, text)
+    proofs = "".join(f"- {rule.link}: {rule.proof}\n" for rule in rules)
+    text = _replaced(r"(?<=^## Evidence\n\n)(?s:.*?)(?=\n## )", f"{_ANY_OF_THESE}\n\n{proofs}", text)
     advice = "".join(f"- {advice}\n" for advice in dict.fromkeys(rule.advice for rule in rules))
     return _replaced(r"(?<=^## Repair\n\n)(- .*\n)*", advice, text)
+
+
+_ANY_OF_THESE = "Any of these proves it; in front of each stands its link of the chain:"
 
 
 def _index(text: str, _: str) -> str:
@@ -40,9 +42,8 @@ def _index(text: str, _: str) -> str:
 
 
 def _verdict(text: str, _: str) -> str:
-    proofs = {**paragraphs(), UNKNOWN: "none of these"}
-    rows = "".join(f"| `{cause}` | {proof} |\n" for cause, proof in proofs.items())
-    return _replaced(r"(?<=^\| cause \| what proves it \|\n\|---\|---\|\n)(\| `.*\n)*", rows, text)
+    order = "".join(f"{place}. [`{cause}`](causes/{cause}.md)\n" for place, cause in enumerate(IDENTIFIERS, 1))
+    return _replaced(r"(?<=they are tried:\n\n)(\d+\. .*\n)*", order, text)
 
 
 def _studies(text: str, _: str) -> str:

@@ -89,7 +89,7 @@ class Verdict(Record):
     hidden_by_floor: bool = False
     """Of `cannot judge`: the noise floor of the format that both runs compute in hides faults; float64 can tell."""
     cause: str | None = None
-    """Of `different`: an identifier of docs/verdict.md; `unknown` where no test proves a cause."""
+    """Of `different`: an identifier of docs/causes; `unknown` where no test proves a cause."""
     link: str | None = None
     """Of `different`: the link of the chain inputs, forward, loss, backward, accumulation, reduction, clipping, update,
     buffers on which the runs part (`start`: they began apart); null where too little was recorded to place it."""

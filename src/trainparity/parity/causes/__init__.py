@@ -35,7 +35,7 @@ from trainparity.parity.causes import (
 )
 from trainparity.parity.causes.finding import Evidence, Finding, Rule
 
-__all__ = ["FACTS", "IDENTIFIERS", "RULES", "Evidence", "Finding", "Rule", "paragraphs"]
+__all__ = ["FACTS", "IDENTIFIERS", "RULES", "Evidence", "Finding", "Rule"]
 
 RULES: tuple[Rule, ...] = (
     # What holds whatever else is off: other ranks, another start, other inputs.
@@ -127,8 +127,3 @@ FACTS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.differs)
 
 IDENTIFIERS: tuple[str, ...] = tuple(dict.fromkeys(rule.cause for rule in RULES))
 """The causes that can be named, besides `unknown`."""
-
-
-def paragraphs() -> dict[str, str]:
-    """Return what proves each cause, by identifier: the table of docs/verdict.md."""
-    return {cause: "; or ".join(rule.proof for rule in RULES if rule.cause == cause) for cause in IDENTIFIERS}

@@ -34,7 +34,7 @@ class Rule:
     link: Link | None
     """Where on the chain the cause lies; None: not known."""
     proof: str
-    """What proves it: the cause's paragraph in docs/verdict.md, joined with those of its other rules."""
+    """What proves it: a line of the cause's page in docs/causes."""
     advice: str
     """What to change, in one sentence."""
     test: Test
