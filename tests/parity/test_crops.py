@@ -53,3 +53,58 @@ def test_they_may_be_cut(parts: int, tmp_path: Path) -> None:
 def test_another_loss_is_no_other_forward_pass(parts: int, tmp_path: Path) -> None:
     found = compared(partial(train, 1, 0.04), partial(train, parts, 0.07), tmp_path)
     assert (found.verdict, found.cause) == ("different", "loss-or-targets"), found.explanation
+
+
+class TwoStreams(nn.Module):
+    """Is given two clips of each sample, whose frames it passes sample after sample, as does what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(8, 6)
+
+    def forward(self, colours: Tensor, flow: Tensor) -> Tensor:
+        head: Tensor = self.head(self.body(torch.cat([colours, flow], 2).flatten(0, 1)))
+        return head
+
+
+def train_streams(parts: int, smoothing: float, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = TwoStreams()
+    optimizer, draws = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            clips = [torch.randn(16, 2, 1, 8, 8, generator=draws) for _ in range(2)]
+            labels = torch.randint(6, (16, 2), generator=draws)
+            for colours, flow, right in zip(*(whole.chunk(parts) for whole in (*clips, labels)), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    scores = model(colours, flow)
+                loss = nn.functional.cross_entropy(scores.float(), right.flatten(), label_smoothing=smoothing)
+                (loss / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("smoothing", "cause"), [(0.0, None), (0.02, "loss-or-targets")])
+def test_frames_that_lie_sample_after_sample_are_no_views(
+    parts: int, smoothing: float, cause: str | None, tmp_path: Path
+) -> None:
+    found = compared(partial(train_streams, 1, 0.0), partial(train_streams, parts, smoothing), tmp_path)
+    assert found.cause == cause, found.explanation
+    assert found.verdict == ("different" if cause else "bitwise" if parts == 1 else "equivalent")
+
+
+def test_a_module_may_return_nothing_for_each_view(tmp_path: Path) -> None:
+    class Empty(MultiCrop):
+        def forward(self, crops: list[Tensor]) -> Tensor:
+            made = self.body(torch.cat(crops))
+            head: Tensor = self.head(torch.cat([made, self.nothing(made)], 1))
+            return head
+
+    model = Empty()
+    model.nothing = nn.Linear(8, 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    with trainparity.record(model, optimizer, tmp_path):
+        model([torch.randn(4, 1, 8, 8), torch.randn(4, 1, 8, 8)]).sum().backward()
+        optimizer.step()

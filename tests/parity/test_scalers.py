@@ -40,3 +40,37 @@ def test_beside_a_run_without_one(tmp_path: Path, variant: dict[str, int], cause
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert found.cause == cause
     assert (found.verdict == "different") == (cause is not None)
+
+
+def clip_scaled(folder: Path, twin: int = 0, *, scale: float, limit: float = 0.5, unscales: bool = False) -> None:
+    """Clip gradients that carry the loss scale, unless they are unscaled before."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    data = torch.randn(6, 16, 8)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.float16):
+                loss = model(batch).float().square().mean()
+            scaler.scale(loss).backward()
+            if unscales:
+                scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), limit)
+            scaler.step(optimizer)
+            scaler.update()
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"), [({}, "grad-scaler"), ({"unscales": True}, None), ({"limit": 1e6}, None)], ids=str
+)
+def test_other_scales_matter_where_both_runs_clip_what_carries_them(
+    how: dict[str, float], cause: str | None, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        clip_scaled(tmp_path / "a", twin, scale=4096.0, **how)  # type: ignore[arg-type]
+    clip_scaled(tmp_path / "b", scale=256.0, **how)  # type: ignore[arg-type]
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.cause == cause, found.explanation
+    assert (found.verdict == "different") == (cause is not None)

@@ -21,7 +21,25 @@ def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:
         right: The run that is compared with it.
         noise: The floor of the whole gradient at each step: float64 [T].
     """
+    right = _of_one_scale(right, left)
     return _without_own_clipping(left, right, noise), _without_own_clipping(right, left, noise)
+
+
+def _of_one_scale(trace: Trace, other: Trace) -> Trace:
+    """Return a trace with gradients that carry the other's loss scale, where both are clipped with another one in them.
+
+    They are recorded then. Not where a limit cuts them: with another scale it leaves another part.
+    """
+    arrays = trace.arrays, other.arrays
+    both = torch.stack([(one["scale/clipped"] != 0) & (one["clip/cuts"] == 0) for one in arrays]).all(0)
+    ours, theirs = (one["scale/value"] for one in arrays)
+    rows = both & (ours > 0) & (theirs > 0) & (ours != theirs)
+    if not rows.any():
+        return trace
+    factors = torch.where(rows, theirs / ours, 1.0)
+    carried = {name: trace.arrays[name] for name in _CARRYING if name in trace.arrays}
+    found = {name: array * factors.view(-1, *[1] * (array.ndim - 1)) for name, array in carried.items()}
+    return Trace(trace.layout, trace.arrays | found)
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
@@ -40,6 +58,8 @@ def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
 
 
 _GRADIENTS = ("gradient/sketch", "gradient/norm", "gradient_norm")
+
+_CARRYING = (*_GRADIENTS, "rank/total", "rank/micro", "rank/held", "rank/left", "rank/after")
 
 
 def _applied_alike(trace: Trace, other: Trace, row: int, tolerance: float) -> bool:

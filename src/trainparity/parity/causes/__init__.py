@@ -22,6 +22,7 @@ from trainparity.parity.causes import (
     randomness,
     ranks,
     rate,
+    reduction,
     replicas,
     samples,
     scaler,
@@ -76,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     scaler.unscaled_again,
     by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic, or that of some parameters.
+    reduction.divided_otherwise,
     zeros.scaled_by_zeros,
     backward.scaled_inside,
     loss.turned,
@@ -103,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     penalties.taken_by_the_loss,
     penalties.gradients_penalised,
     targets.other_value,
+    forward.hidden_inside,
     backward.backward,
     by_hand.changed_by_hand,
     # The gradient is right and the update is not.

@@ -4,7 +4,14 @@ import torch
 
 from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule, some
-from trainparity.parity.causes.passes import EQUAL, forward_passes, same_cut, same_start
+from trainparity.parity.causes.passes import (
+    EQUAL,
+    forward_passes,
+    outputs_agree,
+    parameters_beyond,
+    same_cut,
+    same_start,
+)
 from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import further_on, scaled_and_back
 from trainparity.parity.margin import is_coarse
@@ -52,6 +59,29 @@ def forward(difference: Difference) -> Finding | None:
     return Finding(
         f"{where} differs in {difference.runs[1]} from {difference.runs[0]}{how}; weights and samples are equal{also}",
         {"first_output": str(first), "outputs_that_agree": len(agree), "other_modules": others, "equal": EQUAL[:2]},
+    )
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="outputs of the model and the gradient of the loss by them agree, the runs cut the batch alike, and what a "
+    "module inside returns is beyond the floor: what is made of it is too small to show in the outputs",
+    advice="compare what both runs' forward computes in the named module, and between it and the one before",
+)
+def hidden_inside(difference: Difference) -> Finding | None:
+    """A module makes something else, which a small scale behind it hides in what the model returns."""
+    chain, first = difference.chain, difference.first_activation
+    if not outputs_agree(difference) or not chain.judged or chain.given_otherwise or chain.one_sided:
+        return None
+    if first is None or chain.other_inputs or not same_cut(difference) or carried_on(difference, first):
+        return None
+    kind = difference.kind_of(first)
+    return Finding(
+        f"the output of {first}{f' ({kind})' if kind else ''} differs in {difference.runs[1]} from "
+        f"{difference.runs[0]}; what is made of it is so small that the outputs of the model agree, and its gradient "
+        "shows it; weights and samples are equal",
+        {"first_output": first, "parameters": parameters_beyond(difference), "equal": EQUAL},
     )
 
 

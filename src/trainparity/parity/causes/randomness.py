@@ -4,7 +4,7 @@ import torch
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import one_passes_more_aside
+from trainparity.parity.causes.passes import EQUAL, one_passes_more_aside, outputs_agree, same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import INPUT, inside, module_of
 
@@ -24,7 +24,7 @@ def randomness(difference: Difference) -> Finding | None:
     if difference.stage != "gradient" or drew is None or states is None:
         return None
     if first is None:
-        return _drawn_aside(difference)
+        return _drawn_aside(difference) or _hidden_inside(difference)
     rows = [rows_per_pass(trace, difference.row) for trace in difference.traces]
     evidence: Evidence = {
         "first_activation": first,
@@ -73,6 +73,20 @@ def _drawn_aside(difference: Difference) -> Finding | None:
         f"in {drew[0]:g} in {difference.runs[0]}: those that do not train move the generator for those that do",
         {"passes_that_drew": [*drew]},
         advice="pass samples that do not train in evaluation mode, or under torch.random.fork_rng()",
+    )
+
+
+def _hidden_inside(difference: Difference) -> Finding | None:
+    """Tell of draws in passes of another cut, which a small scale hides in what modules return, not on the way back."""
+    chain = difference.chain
+    if not all(difference.numbers("rank/drew")) or same_cut(difference) or not outputs_agree(difference):
+        return None
+    if not chain.judged or chain.given_otherwise or chain.one_sided or not chain.reached or not chain.backward:
+        return None
+    return Finding(
+        "the forward pass draws random numbers, for other micro-batches; what they change is so small in the outputs "
+        f"of the model that these agree, and the gradient of the output of {chain.backward[-1]} shows it",
+        {"modules": chain.backward, "equal": EQUAL},
     )
 
 

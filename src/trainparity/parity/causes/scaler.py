@@ -16,7 +16,8 @@ def _scale_differs(difference: Difference) -> bool:
 @rule(
     "grad-scaler",
     "clipping",
-    proof="gradients carried the loss scale when they were clipped or applied",
+    proof="gradients carried the loss scale when they were clipped or applied; or in both runs when they were clipped, "
+    "by scales of which one is the other times the same number as the gradient",
     advice="call scaler.unscale_(optimizer) before clipping",
     differs=_scale_differs,
 )
@@ -25,7 +26,7 @@ def grad_scaler(difference: Difference) -> Finding | None:
     clipped, left_in = difference.numbers("scale/clipped"), difference.numbers("scale/left")
     scale = max(difference.numbers("scale/value"))
     if clipped[0] == clipped[1] and left_in[0] == left_in[1]:
-        return None
+        return _clipped_with_other_scales(difference)
     evidence: Evidence = {"loss_scale": scale, "gradient_ratio": difference.scale[0]}
     if clipped[0] != clipped[1]:
         return Finding(f"gradients were clipped while they carried the loss scale {exact(scale)}", evidence)
@@ -33,6 +34,21 @@ def grad_scaler(difference: Difference) -> Finding | None:
         f"the update used gradients that carried the loss scale {exact(scale)}",
         evidence,
         advice="call scaler.step(optimizer), which unscales them, instead of optimizer.step()",
+    )
+
+
+def _clipped_with_other_scales(difference: Difference) -> Finding | None:
+    """Tell of gradients that both runs clip while they carry a loss scale, each another one."""
+    scales, (factor, rest) = difference.numbers("scale/value"), difference.scale
+    if not all(difference.numbers("scale/clipped")) or not max(difference.numbers("clip/cuts")) or not all(scales):
+        return None
+    if scales[0] == scales[1] or rest > difference.tolerance or abs(factor * scales[0] / scales[1] - 1) > _AS_CLIPPED:
+        return None
+    of_each = (f"{exact(scale)} in {run}" for scale, run in zip(scales, difference.runs, strict=True))
+    return Finding(
+        f"gradients were clipped while they carried the loss scale, {' and '.join(of_each)}: the limit leaves as many "
+        "times another gradient",
+        {"loss_scales": [*scales], "gradient_ratio": factor},
     )
 
 
@@ -61,6 +77,9 @@ def unscaled_again(difference: Difference) -> Finding | None:
         {"loss_scale": scale, "kept": kept},
     )
 
+
+_AS_CLIPPED = 0.01
+"""Part by which a gradient that a limit left may be off the ratio of the scales, for rounding."""
 
 _AS_SCALED = 1e-3
 """Part by which what is kept of a gradient may be off the loss scale."""

@@ -21,13 +21,14 @@ from trainparity.parity.recording.leaves import Leaves, alias
 from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
 from trainparity.parity.recording.outputs import Outputs
-from trainparity.parity.recording.passes import Pass, views_of
+from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seen import Seen
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.tensors import as_dense, tensors
 from trainparity.parity.recording.time_first import TimeFirst, is_state
 from trainparity.parity.recording.unwrap import named_parts
+from trainparity.parity.recording.views import Views
 
 
 class ForwardHooks:
@@ -136,6 +137,8 @@ class ForwardHooks:
             else:  # `forward` itself may switch it on, as Accelerate's does
                 self.autocast.see()
                 self._order.look(module, inputs, self.origins.given)
+                for one in filter(None, (self._passes[-1], self._turned)):
+                    one.views.look(inputs)
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
@@ -144,6 +147,7 @@ class ForwardHooks:
         """Look at what it returns; return what it is to return in place of that, or None."""
         if self._looking() and self._depth:
             self._depth -= 1
+            self.autocast.returned(module, output)
             if self._depth == 0:
                 return self._end_pass(module, output)
         elif self._blind_depth and not torch.is_grad_enabled() and has_numbers():
@@ -183,7 +187,7 @@ class ForwardHooks:
             every = list(tensors((inputs, keywords)))
             given = list(map(as_dense, every[:_MOST_TENSORS]))
             for one in filter(None, (found, self._turned)):
-                one.views = views_of(every)
+                one.views = Views(every)
                 self._see_inputs(one, given)
         return True
 
@@ -204,6 +208,7 @@ class ForwardHooks:
         if self._turned:
             self._turned.let_go()
         self._turned, found = None, self._passes[-1]
+        found.views.let_go()
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
             output = tree_map_only(Tensor, alias, output)

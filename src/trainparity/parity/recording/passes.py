@@ -1,7 +1,7 @@
 """One training forward pass as it is seen: its samples, and sums of what its modules return and are given back."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.signs import Signs
 from trainparity.parity.recording.tensors import has_rows, in_memory, rows_of, tensors
 from trainparity.parity.recording.time_first import batch_first
+from trainparity.parity.recording.views import Views
 
 
 class Pass:
@@ -67,8 +68,8 @@ class Pass:
         """Of the samples."""
         self.time_first = False
         """Whether the model is given [T, B, ...]: samples lie in the second dimension."""
-        self.views: frozenset[int] = frozenset()
-        """How many views of all samples the model may hold one after the other, as it is given so many of a shape."""
+        self.views = Views()
+        """Which rows are those of several views of all samples."""
 
     def of(self, samples: Tensor, tokens: Tokens | None = None) -> None:
         """Take samples by their identities, int64 [B], and the tokens that they are made of, if they are."""
@@ -164,18 +165,8 @@ class Pass:
         """Return the signed sums over the samples; None where the rows are no samples."""
         if not self._signs or not has_rows(tensor):
             return None
-        return self._signs.sum(self._by_sample(self._batch_first(tensor)), own_alone=own_alone)
-
-    def _by_sample(self, tensor: Tensor) -> Tensor:
-        """Return what has the rows of one view after those of another by samples: [B * views, ...] as [B, views, ...].
-
-        So a model makes one batch of several crops of each image, as DINO's (Caron et al., arXiv 2104.14294).
-        """
-        assert self._signs is not None
-        views, rest = divmod(tensor.shape[0], len(self._signs))
-        if rest or views not in self.views:
-            return tensor
-        return tensor.view(views, -1, *tensor.shape[1:]).transpose(0, 1)
+        by_sample = self.views.by_sample(self._batch_first(tensor), len(self._signs))
+        return self._signs.sum(by_sample, own_alone=own_alone)
 
     def see_returned(self, name: str, tensor: Tensor, sketches: Later) -> str | None:
         """Add what the model returns that has no row for each sample, and later its gradient; return its name.
@@ -228,13 +219,6 @@ class Pass:
                 for name, sketch in given.items():
                     found[name] = found[name] + sketch if name in found else sketch
         return found
-
-
-def views_of(given: Iterable[Tensor]) -> frozenset[int]:
-    """Return how many views of its samples a model may put together: all tensors of one shape, or all of several."""
-    shapes = Counter(tensor.shape for tensor in given if tensor.ndim > 1 and is_inexact(tensor))
-    several = {count for count in shapes.values() if count > 1}
-    return frozenset(several | {shapes.total()} if several else ())
 
 
 _INFINITE = 1e4

@@ -1,0 +1,69 @@
+"""Modules that cast their weights by themselves, without autocast, as those of EDM, StyleGAN, guided diffusion."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+import trainparity
+from tests.support.against_twins import compared
+from trainparity.parity.recording.trace import Trace
+
+
+class Casting(nn.Linear):
+    """Takes its weights in the format that it is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+
+
+class Residual(nn.Module):
+    def __init__(self, dtype: torch.dtype, scale: float) -> None:
+        super().__init__()
+        self.dtype, self.scale = dtype, scale
+        self.first, self.inner, self.last = Casting(8, 32), Casting(32, 32), Casting(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x.to(self.dtype))
+        hidden = (hidden + torch.tanh(self.inner(hidden))) * self.scale
+        made: Tensor = self.last(hidden).float()
+        return made
+
+
+def train(folder: Path, twin: int, *, dtype: torch.dtype = torch.bfloat16, scale: float = 0.5, parts: int = 1) -> None:
+    torch.manual_seed(0)
+    model = Residual(dtype, scale)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    data = torch.randn(5, 16, 8)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            for part in batch.chunk(parts):
+                ((model(part) - 1).square().mean() / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32")]
+)
+def test_their_format_is_seen(dtype: torch.dtype, name: str, tmp_path: Path) -> None:
+    train(tmp_path, 0, dtype=dtype)
+    assert Trace.load(tmp_path).layout.precision == name
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_right_runs_are_the_same(parts: int, tmp_path: Path) -> None:
+    assert compared(train, partial(train, parts=parts), tmp_path).verdict in ("bitwise", "equivalent")
+
+
+def test_another_scale_is_seen_within_rounding(tmp_path: Path) -> None:
+    verdict = compared(train, partial(train, scale=0.49), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "forward")
+
+
+def test_beside_single_precision_it_is_the_precision(tmp_path: Path) -> None:
+    verdict = compared(partial(train, dtype=torch.float32), train, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "precision")
