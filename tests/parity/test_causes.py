@@ -305,6 +305,7 @@ PROVED: dict[str, list[Pair]] = {
         ({"gradients": FREEZES, "weight__sketch": BIAS_DECAYS}, {"gradients": FREEZES, "rank__missing": NO_BIAS}),
     ],
     "loss-normalisation": [
+        ({"ranks": 2}, {"ranks": 2, "gradients": scaled(2.0, "b.weight"), "rank__micro": NO_MICRO}),
         ({}, {"weights": (2.0,)}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),
@@ -348,6 +349,7 @@ PROVED: dict[str, list[Pair]] = {
         (SPECTRAL, {**SPECTRAL, "parts": 2, "buffer": 0.1, "gradients": OFF}),
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
+        ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 2e-7}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight"), "rank__micro": ones(T, 1, 1, 256)}),
         (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),

@@ -289,10 +289,19 @@ def test_updates_that_begin_after_a_learning_rate_of_zero_are_no_jump() -> None:
     """Adam's step is nearly a sign: twins' updates part at once, and there were none before."""
     late: dict[str, Any] = {"lr": lambda step: 0.1 if step else 0.0}
     reference, moved = trace(**late), twins(**late)
+    for by, twin in zip((0.05, -0.05, 0.1), moved, strict=False):
+        update = twin.arrays["weight/sketch"] - twin.arrays["start/sketch"]
+        twin.arrays["weight/sketch"][1] += by * update[1]
+    assert NoiseFloor(reference, moved).flaw is None
+
+
+def test_twins_whose_updates_part_together_from_the_references_are_of_other_code() -> None:
+    """Of gradients that agree: an edit inside of the optimizer's step, which no rounding of gradients makes."""
+    reference, moved = trace(), twins()
     for twin in moved:
         update = twin.arrays["weight/sketch"] - twin.arrays["start/sketch"]
-        twin.arrays["weight/sketch"][1] += 0.05 * update[1]
-    assert NoiseFloor(reference, moved).flaw is None
+        twin.arrays["weight/sketch"][0] += 0.05 * update[0]
+    assert "parts from the reference in step 0, by 0.05 in the update" in (NoiseFloor(reference, moved).flaw or "")
 
 
 @pytest.mark.parametrize(

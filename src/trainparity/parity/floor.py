@@ -14,7 +14,7 @@ from trainparity.parity.margin import is_coarse
 from trainparity.parity.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.parity.twins import FEW, of_another_run, seen_as
+from trainparity.parity.twins import FEW, of_another_run, of_another_update, seen_as
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
@@ -66,6 +66,7 @@ class NoiseFloor:
         self._floors: dict[Compared, Tensor] = {}
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
+        self.flaw = self.flaw or of_another_update(reference, twins, self._floors["gradient"])
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""

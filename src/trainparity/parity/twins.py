@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import distances, norms, rounding, sketches
+from trainparity.parity.distance import Judged, distances, norms, rounding, sketches
+from trainparity.parity.normalisation import amplified, decomposes
 from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.numbers import exact
 
@@ -103,6 +104,9 @@ _GROWN = 1e-3
 """Distance of weights that stand still: an optimizer that held them before may have let their rounding grow so far."""
 
 
+_AGAIN = "Record the reference and its twins again, from one state of the code and the data, with one seed"
+
+
 def _parts(reference: Trace, twin: Trace, others: Sequence[Trace]) -> str | None:
     """Say in which step the gradient of a twin parts from the reference's in every parameter, as rounding does not.
 
@@ -110,7 +114,8 @@ def _parts(reference: Trace, twin: Trace, others: Sequence[Trace]) -> str | None
     those of the last layer, do not. From there on twins lie apart as the training makes it, and nothing is said.
     """
     layout, begins = reference.layout, _begins(reference.layout)
-    growth, judged = _growth(reference, twin, others), _judged(reference)
+    explained = rounding(reference, "gradient")[:, :-1]
+    growth, judged = _growth(reference, twin, others, "gradient", explained), _judged(reference)
     for row, step in enumerate(layout.steps):
         if row not in begins and (row == 0 or step - layout.steps[row - 1] > 1):
             continue
@@ -125,21 +130,57 @@ def _parts(reference: Trace, twin: Trace, others: Sequence[Trace]) -> str | None
         apart = exact(float(distances(reference, twin, "gradient")[row, -1]), 2)
         return (
             f"parts from the reference in step {step}, by {apart} in the gradient, in every parameter at once, which "
-            "rounding does not do: it is no twin of this run. Record the reference and its twins again, from one state "
-            "of the code and the data, with one seed"
+            f"rounding does not do: it is no twin of this run. {_AGAIN}"
         )
     return None
 
 
-def _growth(reference: Trace, twin: Trace, others: Sequence[Trace]) -> Tensor:
-    """Return how many times further a twin's gradients are away than is explained: float64 [T, P].
+def of_another_update(reference: Trace, twins: Sequence[Trace], gradient: Tensor) -> str | None:
+    """Name a twin whose updates part from the reference's in every parameter at once, though its gradients do not.
+
+    Args:
+        reference: What they are twins of.
+        twins: All of them.
+        gradient: The noise floor of gradients: float64 [T, tensors + 1].
+    """
+    if decomposes(reference):  # rounding inside of its iteration makes jumps
+        return None
+    layout, begins = reference.layout, _begins(reference.layout)
+    explained = torch.maximum(rounding(reference, "update"), amplified(reference, "update", gradient))[:, :-1]
+    explained = explained.clamp(min=_OF_UPDATES * layout.unit_roundoff)
+    for number, twin in enumerate(twins, 1):
+        others = [other for other in twins if other is not twin]
+        for row, step in enumerate(layout.steps):
+            if row not in begins and (row == 0 or step - layout.steps[row - 1] > 1):
+                continue
+            if _decided_elsewhere(reference, twin, row):
+                break
+            found = _growth(reference, twin, others, "update", explained)[row][_judged(reference)[row]]
+            limit = _AT_ONCE if others else _ALONE
+            if len(found) and bool((found > limit).all()):
+                apart = exact(float(distances(reference, twin, "update")[row, -1]), 2)
+                return (
+                    f"twin {twin.layout.twin or number} parts from the reference in step {step}, by {apart} in the "
+                    "update, in every parameter at once, of gradients that agree, which rounding does not do: it is no "
+                    f"twin of this run. {_AGAIN}"
+                )
+            if bool((found > limit).any()):
+                break  # from here on they lie apart as the training makes it
+    return None
+
+
+_OF_UPDATES = 8
+"""Unit roundoffs by which updates may be apart for what an optimizer computes of the whole gradient, as a norm."""
+
+
+def _growth(reference: Trace, twin: Trace, others: Sequence[Trace], kind: Judged, explained: Tensor) -> Tensor:
+    """Return how many times further a twin's gradients, or updates, are away than is explained: float64 [T, P].
 
     One rounding explains it, the distance of the two of all runs that are nearest to one another, or of the twin a step
     before, times what its weights have parted since.
     """
     layout, runs = reference.layout, [reference, twin, *others]
-    pairs = [distances(one, other, "gradient")[:, :-1] for place, one in enumerate(runs) for other in runs[:place]]
-    explained = rounding(reference, "gradient")[:, :-1]
+    pairs = [distances(one, other, kind)[:, :-1] for place, one in enumerate(runs) for other in runs[:place]]
     if others:
         explained = torch.maximum(explained, torch.stack(pairs).amin(0))
     start = distances(reference, twin, "start").clamp(min=layout.unit_roundoff)

@@ -66,7 +66,8 @@ def forward(difference: Difference) -> Finding | None:
     "forward",
     "forward",
     proof="outputs of the model and the gradient of the loss by them agree, the runs cut the batch alike, and what a "
-    "module inside returns is beyond the floor: what is made of it is too small to show in the outputs",
+    "module inside returns is beyond the floor: what is made of it is too small to show in the outputs, but in their "
+    "bits",
     advice="compare what both runs' forward computes in the named module, and between it and the one before",
 )
 def hidden_inside(difference: Difference) -> Finding | None:
@@ -74,6 +75,8 @@ def hidden_inside(difference: Difference) -> Finding | None:
     chain, first = difference.chain, difference.first_activation
     if not outputs_agree(difference) or not chain.judged or chain.given_otherwise or chain.one_sided:
         return None
+    if not set(chain.judged) & set(chain.other_bits):
+        return None  # it reaches no output
     if first is None or chain.other_inputs or not same_cut(difference) or carried_on(difference, first):
         return None
     kind = difference.kind_of(first)

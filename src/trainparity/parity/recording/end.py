@@ -13,6 +13,7 @@ from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.statistics import Statistics
 from trainparity.parity.recording.structure import Structure
+from trainparity.parity.recording.tensors import is_freed
 from trainparity.parity.recording.unrecorded import Unrecorded
 
 
@@ -117,13 +118,10 @@ class End:
         if ranks.rank() or self._structure.changed():
             return None
         weights = [parameter.detach() for parameter in self._model.parameters()]
-        if any(weight.is_meta or is_dtensor(weight) or not weight.numel() for weight in weights):
+        if any(weight.is_meta or is_dtensor(weight) or is_freed(weight) or not weight.numel() for weight in weights):
             return None
         snapshot = Snapshot(self._sketch)
-        try:
-            snapshot.record("end", weights)
-        except RuntimeError:  # the loop has freed their memory
-            return None
+        snapshot.record("end", weights)
         return {END + name: snapshot[END + name] for name in ("sketch", "digest")}
 
 

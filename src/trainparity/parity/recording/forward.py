@@ -45,6 +45,7 @@ class ForwardHooks:
         self.seen = Seen(size)
         self.outputs = Outputs(self._sketches, self.seen)
         self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
+        self._by_name = dict(self.modules)
         self._names = {id(module): name for name, module in self.modules if module is not model}
         self._begun = False
         self._orders: dict[int, TimeFirst] = {}
@@ -147,7 +148,6 @@ class ForwardHooks:
         """Look at what it returns; return what it is to return in place of that, or None."""
         if self._looking() and self._depth:
             self._depth -= 1
-            self.autocast.returned(module, output)
             if self._depth == 0:
                 return self._end_pass(module, output)
         elif self._blind_depth and not torch.is_grad_enabled() and has_numbers():
@@ -221,6 +221,8 @@ class ForwardHooks:
         return output
 
     def _see(self, name: str, output: Any) -> None:
+        if (module := self._by_name.get(name)) is not None:
+            self.autocast.returned(module, output)
         if self._passes and (seen := self._passes[-1].see(name, output, self._sketches, self._leaves.noise)):
             self.seen.note(seen)
         if self._turned and (seen := self._turned.see(name, output, self._sketches, None)):

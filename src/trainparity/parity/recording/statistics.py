@@ -8,6 +8,7 @@ from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.sketch import Sketcher, digest
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.structure import Structure
+from trainparity.parity.recording.tensors import is_freed
 
 
 class Statistics:
@@ -74,4 +75,4 @@ class Statistics:
 
 def _is_there(buffer: Tensor) -> bool:
     """Tell whether this rank alone holds a buffer's numbers: others must take no part in reading them."""
-    return not (buffer.is_meta or is_dtensor(buffer)) and buffer.numel() > 0
+    return not (buffer.is_meta or is_dtensor(buffer) or is_freed(buffer)) and buffer.numel() > 0
