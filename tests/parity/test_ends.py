@@ -3,6 +3,7 @@
 import copy
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -456,3 +457,31 @@ def test_a_disk_that_is_full_when_the_training_ends_costs_the_trace_and_is_said_
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert "its trace was not written: [Errno 27] File too large" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+import torch, trainparity
+from torch import nn
+
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters())
+with trainparity.record(model, optimizer, sys.argv[1]):
+    Path(sys.argv[2]).touch()
+    while not (Path(sys.argv[1]) / "trace.json").exists():
+        time.sleep(0.01)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_run_that_another_one_has_recorded_over_leaves_its_trace_and_says_so(tmp_path: Path) -> None:
+    command = [python(), "-c", SLOW, str(tmp_path / "run"), str(tmp_path / "begun")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as slow:
+        while not (tmp_path / "begun").exists() and slow.poll() is None:
+            time.sleep(0.01)
+        REFERENCE(tmp_path / "run", 0)
+        _, said = slow.communicate(timeout=60)
+    assert slow.returncode == 0 and "another run has recorded here since; its trace stays" in said
+    assert Trace.load(tmp_path / "run").layout.made == 30

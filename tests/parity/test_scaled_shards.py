@@ -16,13 +16,17 @@ from trainparity.parity.compare import compare_folders
 def _train(model: nn.Module, folder: str, rank: int, world_size: int, how: str) -> None:
     optimizer, draws = torch.optim.SGD(model.parameters(), lr=0.05), torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, interval=1):
-        for _ in range(6):
+        for step in range(6):
             optimizer.zero_grad()
             batch = torch.randn(16, 8, generator=draws).chunk(world_size)[rank]
             (5 * model(batch).square().mean()).backward()
             shards = [getattr(each.grad, "_local_tensor", each.grad) for each in model.parameters()]
             length = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in shards])))
             factor = {"local clip": min(1.0, 0.3 / length), "half": 0.5 if rank else 1.0, "counts": 1 / (2 + rank)}
+            factor |= {
+                "one clips": factor["local clip"] if rank else 1.0,
+                "fractions": 1.0 - rank * (0.5 - 0.05 * step),
+            }
             for shard in shards:
                 shard *= factor.get(how, min(1.0, 0.3 / length) if how == "both clips" else 1.0)
             if how == "both clips":
@@ -44,7 +48,7 @@ def _sharded(rank: int, folder: str, how: str) -> Tensor:
     ("how", "cause"),
     [
         ("", None), ("local clip", "clipping"), ("both clips", "clipping"), ("half", "loss-normalisation"),
-        ("counts", "loss-normalisation"),
+        ("counts", "loss-normalisation"), ("one clips", "clipping"), ("fractions", "loss-normalisation"),
     ],
 )  # fmt: skip
 def test_a_limit_is_told_from_another_factor(how: str, cause: str | None, tmp_path: Path) -> None:

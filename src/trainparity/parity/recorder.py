@@ -111,6 +111,9 @@ class Recorder:
         """Write what was recorded, on the first rank."""
         if self._session.rank:
             return
+        if run_folder.is_recorded(self.folder):
+            warnings.warn(f"{self.folder}: another run has recorded here since; its trace stays", stacklevel=4)
+            return
         if self.left_out:
             layout, others = self._session.watch.facts(), STEPS_OF_ALL.made - self._made_before
             Idle(parameters=layout["parameters"], optimizer=layout["optimizer"], steps_of_others=others).write(

@@ -75,9 +75,14 @@ def format_of_reference(folder: Path) -> NumberFormat | None:
     return None
 
 
+def is_recorded(folder: Path) -> bool:
+    """Tell whether a run has been recorded there: where one begins, `remove_earlier` takes that of another away."""
+    return (folder / "trace.json").exists()
+
+
 def remove_earlier(folder: Path) -> None:
     """Remove an earlier run's trace, its curve, its states and the traces of its twins, which measured its floor."""
-    if (folder / "trace.json").exists():
+    if is_recorded(folder):
         for twin in folder.glob("twins/*/trace.json"):
             twin.unlink()
     for name in ("trace.json", "curve.csv", IDLE):

@@ -63,9 +63,16 @@ def _is_clipped(trace: Trace, factors: list[float], row: int) -> bool:
     if cut := [lengths for each in range(len(trace.layout.steps)) if len(lengths := _cut(trace, each)) > 1]:
         # Of the first step it is not always known which shards the optimizer holds.
         return all(lengths.max() <= _ONE_LENGTH * lengths.min() for lengths in (cut[1:] or cut))
-    # Of one rank alone the length says nothing, but no limit keeps the same part in every step.
+    # Of one rank alone the length in one step says nothing; over steps a limit leaves one length, and no same part.
+    if len(alone := _cut_alone(trace)) > 1:
+        return bool(alone.max() <= _ONE_LENGTH * alone.min())
     always = len(steps) > 1 and all(torch.allclose(torch.tensor(kept), torch.tensor(factors)) for kept in steps)
     return not int(trace.arrays["clip/calls"][row]) and not always
+
+
+def _cut_alone(trace: Trace) -> Tensor:
+    """Return the length to which one rank shortens its shards, in each step but the first one recorded: float64 [n]."""
+    return torch.cat([_cut(trace, row) for row in range(1, len(trace.layout.steps))] or [torch.zeros(0)])
 
 
 def _cut(trace: Trace, row: int) -> Tensor:
