@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import compared, train_towards_one
 
 
 class Block(nn.Module):
@@ -36,13 +35,7 @@ def train(
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), kind(eps, drops), kind(eps, drops), nn.Linear(16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    data = 0.1 * torch.randn(5, 16, 8)
-    with trainparity.record(model, optimizer, folder, twin=twin):
-        for batch in data:
-            optimizer.zero_grad()
-            for part in batch.chunk(parts):
-                ((model(part) - 1).square().mean() / parts).backward()
-            optimizer.step()
+    train_towards_one(model, optimizer, 0.1 * torch.randn(5, 16, 8), folder, twin, parts=parts)
 
 
 @pytest.mark.parametrize(

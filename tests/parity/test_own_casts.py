@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-import trainparity
-from tests.support.against_twins import compared
+from tests.support.against_twins import compared, train_towards_one
 from trainparity.parity.recording.trace import Trace
 
 
@@ -37,13 +36,7 @@ def train(folder: Path, twin: int, *, dtype: torch.dtype = torch.bfloat16, scale
     torch.manual_seed(0)
     model = Residual(dtype, scale)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    data = torch.randn(5, 16, 8)
-    with trainparity.record(model, optimizer, folder, twin=twin):
-        for batch in data:
-            optimizer.zero_grad()
-            for part in batch.chunk(parts):
-                ((model(part) - 1).square().mean() / parts).backward()
-            optimizer.step()
+    train_towards_one(model, optimizer, torch.randn(5, 16, 8), folder, twin, parts=parts)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,18 @@ def compared(reference: Training, test: Training, folder: Path) -> Verdict:
     return compare_folders(folder / "reference", folder / "test")
 
 
+def train_towards_one(
+    model: nn.Module, optimizer: torch.optim.Optimizer, data: Tensor, folder: Path, twin: int, *, parts: int
+) -> None:
+    """Train a model to return ones, a step for each batch of data [steps, B, ...], in so many passes."""
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            for part in batch.chunk(parts):
+                ((model(part) - 1).square().mean() / parts).backward()
+            optimizer.step()
+
+
 LABELS = torch.arange(16) % 10
 
 

@@ -1,7 +1,8 @@
 """Whether twins are runs of the reference's training: of others the distance is no rounding, and excuses anything."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,11 +33,20 @@ def seen_as(reference: Trace, twin: Trace) -> Trace:
 
 def of_another_run(reference: Trace, twins: Sequence[Trace]) -> str | None:
     """Name a twin that ran otherwise than the reference, starts elsewhere or parts from it as rounding does not."""
+    explained = rounding(reference, "gradient")[:, :-1]
+
+    def said(twin: Trace, others: Sequence[Trace]) -> str | None:
+        other = _ran_otherwise(reference, twin) or _elsewhere(reference, twin)
+        return other or _parts(reference, twin, others, "gradient", explained)
+
+    return _first_said(twins, said)
+
+
+def _first_said(twins: Sequence[Trace], say: Callable[[Trace, Sequence[Trace]], str | None]) -> str | None:
+    """Return the first thing that is said of a twin beside the others, with its name."""
     for number, twin in enumerate(twins, 1):
-        others = [other for other in twins if other is not twin]
-        for found in (_ran_otherwise(reference, twin), _elsewhere(reference, twin), _parts(reference, twin, others)):
-            if found:
-                return f"twin {twin.layout.twin or number} {found}"
+        if found := say(twin, [other for other in twins if other is not twin]):
+            return f"twin {twin.layout.twin or number} {found}"
     return None
 
 
@@ -104,33 +114,40 @@ _GROWN = 1e-3
 """Distance of weights that stand still: an optimizer that held them before may have let their rounding grow so far."""
 
 
-_AGAIN = "Record the reference and its twins again, from one state of the code and the data, with one seed"
-
-
-def _parts(reference: Trace, twin: Trace, others: Sequence[Trace]) -> str | None:
-    """Say in which step the gradient of a twin parts from the reference's in every parameter, as rounding does not.
+def _parts(
+    reference: Trace, twin: Trace, others: Sequence[Trace], kind: Literal["gradient", "update"], explained: Tensor
+) -> str | None:
+    """Say in which step a twin's gradient or update parts from the reference's in every parameter, unlike rounding.
 
     Where rounding decides something, as the side of a kink of ReLU, some gradients part a thousandfold and others, as
     those of the last layer, do not. From there on twins lie apart as the training makes it, and nothing is said.
+
+    Args:
+        reference: What it is a twin of.
+        twin: The twin.
+        others: The other twins.
+        kind: What is looked at.
+        explained: How far it may be apart: float64 [T, P].
     """
     layout, begins = reference.layout, _begins(reference.layout)
-    explained = rounding(reference, "gradient")[:, :-1]
-    growth, judged = _growth(reference, twin, others, "gradient", explained), _judged(reference)
+    growth, judged = _growth(reference, twin, others, kind, explained), _judged(reference)
     for row, step in enumerate(layout.steps):
         if row not in begins and (row == 0 or step - layout.steps[row - 1] > 1):
             continue
         if _decided_elsewhere(reference, twin, row):
             return None
         found = growth[row][judged[row]]
-        if not bool((found > _AT_ONCE).any()):
+        limit = _ALONE if not others and (kind == "update" or row in begins) else _AT_ONCE
+        if not bool((found > (limit if kind == "update" else _AT_ONCE)).any()):
             continue
-        alone = not others and row in begins
-        if not bool((found > (_ALONE if alone else _AT_ONCE)).all()):
+        if not bool((found > limit).all()):
             return None
-        apart = exact(float(distances(reference, twin, "gradient")[row, -1]), 2)
+        apart = exact(float(distances(reference, twin, kind)[row, -1]), 2)
+        agree = " of gradients that agree," if kind == "update" else ""
         return (
-            f"parts from the reference in step {step}, by {apart} in the gradient, in every parameter at once, which "
-            f"rounding does not do: it is no twin of this run. {_AGAIN}"
+            f"parts from the reference in step {step}, by {apart} in the {kind}, in every parameter at once,{agree} "
+            "which rounding does not do: it is no twin of this run. Record the reference and its twins again, from one "
+            "state of the code and the data, with one seed"
         )
     return None
 
@@ -145,28 +162,9 @@ def of_another_update(reference: Trace, twins: Sequence[Trace], gradient: Tensor
     """
     if decomposes(reference):  # rounding inside of its iteration makes jumps
         return None
-    layout, begins = reference.layout, _begins(reference.layout)
     explained = torch.maximum(rounding(reference, "update"), amplified(reference, "update", gradient))[:, :-1]
-    explained = explained.clamp(min=_OF_UPDATES * layout.unit_roundoff)
-    for number, twin in enumerate(twins, 1):
-        others = [other for other in twins if other is not twin]
-        for row, step in enumerate(layout.steps):
-            if row not in begins and (row == 0 or step - layout.steps[row - 1] > 1):
-                continue
-            if _decided_elsewhere(reference, twin, row):
-                break
-            found = _growth(reference, twin, others, "update", explained)[row][_judged(reference)[row]]
-            limit = _AT_ONCE if others else _ALONE
-            if len(found) and bool((found > limit).all()):
-                apart = exact(float(distances(reference, twin, "update")[row, -1]), 2)
-                return (
-                    f"twin {twin.layout.twin or number} parts from the reference in step {step}, by {apart} in the "
-                    "update, in every parameter at once, of gradients that agree, which rounding does not do: it is no "
-                    f"twin of this run. {_AGAIN}"
-                )
-            if bool((found > limit).any()):
-                break  # from here on they lie apart as the training makes it
-    return None
+    explained = explained.clamp(min=_OF_UPDATES * reference.layout.unit_roundoff)
+    return _first_said(twins, lambda twin, others: _parts(reference, twin, others, "update", explained))
 
 
 _OF_UPDATES = 8

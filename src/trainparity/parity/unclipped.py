@@ -1,7 +1,7 @@
 """Gradients as backward made them, where one run clips with PyTorch's function and the other by code of its own.
 
 The Recorder looks before PyTorch's function and at the update. What code of the loop's own has clipped would be held
-against what is not clipped yet.
+against what is not clipped yet; and a gradient that carries one loss scale there, against one that carries another.
 """
 
 import torch
@@ -37,7 +37,7 @@ def _of_one_scale(trace: Trace, other: Trace) -> Trace:
     if not rows.any():
         return trace
     factors = torch.where(rows, theirs / ours, 1.0)
-    carried = {name: trace.arrays[name] for name in _CARRYING if name in trace.arrays}
+    carried = {name: trace.arrays[name] for name in _CARRYING}
     found = {name: array * factors.view(-1, *[1] * (array.ndim - 1)) for name, array in carried.items()}
     return Trace(trace.layout, trace.arrays | found)
 

@@ -10,6 +10,7 @@ from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
     adds_up,
+    multiples_of_gradients,
     other_losses,
     outputs_agree,
     own_gradients_agree,
@@ -18,8 +19,6 @@ from trainparity.parity.causes.passes import (
     without_gradient,
 )
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, made
 from trainparity.records.numbers import exact
@@ -127,13 +126,12 @@ def inner_factors(difference: Difference) -> dict[str, float]:
     if not all(kept) or abs(kept[1] / kept[0] - 1) > _AS_KEPT:
         return {}  # code of the loop's own scales it afterwards
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
-    gradients = zip(*(sketches(trace, "gradient")[difference.row] for trace in difference.traces), strict=True)
-    found = {}
-    for (name, shape), pair in zip(difference.left.layout.parameters.items(), gradients, strict=True):
-        factor, rest = fit(*pair)
-        if all(map(torch.any, pair)) and math.prod(shape) >= _NUMBERS and abs(factor - 1) > _TIMES * max(rest, units):
-            found[name] = factor
-    return found
+    shapes = difference.left.layout.parameters
+    return {
+        name: factor
+        for name, (factor, rest) in multiples_of_gradients(difference).items()
+        if math.prod(shapes[name]) >= _NUMBERS and abs(factor - 1) > _TIMES * max(rest, units)
+    }
 
 
 _AS_KEPT = 1e-3

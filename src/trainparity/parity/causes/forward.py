@@ -7,7 +7,7 @@ from trainparity.parity.causes.finding import Finding, rule, some
 from trainparity.parity.causes.passes import (
     EQUAL,
     forward_passes,
-    outputs_agree,
+    only_inside,
     parameters_beyond,
     same_cut,
     same_start,
@@ -45,10 +45,7 @@ def forward(difference: Difference) -> Finding | None:
     others = _other_modules(difference)
     agree = chain.names[: chain.names.index(str(first))]
     last = next((name for name in reversed(agree) if not name.startswith(INPUT)), "")
-    module, given, _ = str(first).partition(GIVEN)
-    kind = difference.kind_of(str(first))
-    named = f"what {module} is given" if given else f"the output of {first}{f' ({kind})' if kind else ''}"
-    where = "what forward returns" if first.startswith(OUTPUT) else named
+    where = "what forward returns" if first.startswith(OUTPUT) else _named(difference, first)
     how = f" though that of {last} before it agrees" if last else ""
     also = f"; {some(others)}" if others else ""
     if all(difference.numbers("rank/drew")):
@@ -73,17 +70,13 @@ def forward(difference: Difference) -> Finding | None:
 def hidden_inside(difference: Difference) -> Finding | None:
     """A module makes something else, which a small scale behind it hides in what the model returns."""
     chain, first = difference.chain, difference.first_activation
-    if not outputs_agree(difference) or not chain.judged or chain.given_otherwise or chain.one_sided:
-        return None
-    if not set(chain.judged) & set(chain.other_bits):
+    if not only_inside(difference) or not set(chain.judged) & set(chain.other_bits):
         return None  # it reaches no output
     if first is None or chain.other_inputs or not same_cut(difference) or carried_on(difference, first):
         return None
-    kind = difference.kind_of(first)
     return Finding(
-        f"the output of {first}{f' ({kind})' if kind else ''} differs in {difference.runs[1]} from "
-        f"{difference.runs[0]}; what is made of it is so small that the outputs of the model agree, and its gradient "
-        "shows it; weights and samples are equal",
+        f"{_named(difference, first)} differs in {difference.runs[1]} from {difference.runs[0]}; what is made of it "
+        "is so small that the outputs of the model agree, and its gradient shows it; weights and samples are equal",
         {"first_output": first, "parameters": parameters_beyond(difference), "equal": EQUAL},
     )
 
@@ -110,6 +103,13 @@ def power_iterations(difference: Difference) -> Finding | None:
         f"{difference.runs[0]} and {passes[1]} in {difference.runs[1]}: it divides by other norms ({some(names)})",
         {"forward_passes": [float(count) for count in passes], "buffers": names},
     )
+
+
+def _named(difference: Difference, activation: str) -> str:
+    """Say what an activation is: what a module returns, or is given."""
+    module, given, _ = activation.partition(GIVEN)
+    kind = difference.kind_of(activation)
+    return f"what {module} is given" if given else f"the output of {activation}{f' ({kind})' if kind else ''}"
 
 
 def _hidden_by_rounding(difference: Difference) -> str | None:

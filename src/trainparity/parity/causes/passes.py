@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
+from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
 
@@ -91,6 +91,12 @@ def outputs_agree(difference: Difference) -> bool:
     return same_start(difference) and bool(chain.outputs_agree) and bool(given_back)
 
 
+def only_inside(difference: Difference) -> bool:
+    """Tell whether runs part inside of the model: from one start it returns the same, and is given the same back."""
+    chain = difference.chain
+    return outputs_agree(difference) and bool(chain.judged) and not (chain.given_otherwise or chain.one_sided)
+
+
 def without_gradient(difference: Difference, name: str) -> str:
     """Name the run in which no gradient comes back to an activation, where one does in the other."""
     left = difference.left
@@ -133,6 +139,12 @@ def own_alone(trace: Trace, row: int) -> bool:
 
 _AS_MADE = 1e-3
 """Part by which a gradient may differ from the sum of the passes that made it, for rounding."""
+
+
+def multiples_of_gradients(difference: Difference) -> dict[str, tuple[float, float]]:
+    """Return the number that each parameter's gradient is the reference's times, and what is left over, by name."""
+    left, right = (sketches(trace, "gradient")[difference.row] for trace in difference.traces)
+    return {name: fit(*pair) for name, *pair in zip(difference.left.layout.parameters, left, right, strict=True)}
 
 
 def parameters_beyond(difference: Difference) -> list[str]:

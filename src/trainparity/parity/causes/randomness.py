@@ -4,7 +4,7 @@ import torch
 
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import EQUAL, one_passes_more_aside, outputs_agree, same_cut
+from trainparity.parity.causes.passes import EQUAL, one_passes_more_aside, only_inside, same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import INPUT, inside, module_of
 
@@ -79,9 +79,9 @@ def _drawn_aside(difference: Difference) -> Finding | None:
 def _hidden_inside(difference: Difference) -> Finding | None:
     """Tell of draws in passes of another cut, which a small scale hides in what modules return, not on the way back."""
     chain = difference.chain
-    if not all(difference.numbers("rank/drew")) or same_cut(difference) or not outputs_agree(difference):
+    if not all(difference.numbers("rank/drew")) or same_cut(difference) or not only_inside(difference):
         return None
-    if not chain.judged or chain.given_otherwise or chain.one_sided or not chain.reached or not chain.backward:
+    if not chain.reached or not chain.backward:
         return None
     return Finding(
         "the forward pass draws random numbers, for other micro-batches; what they change is so small in the outputs "

@@ -6,13 +6,12 @@ from trainparity.parity.causes.passes import (
     EQUAL,
     SAME_COUNT,
     backward_makes_equal,
+    multiples_of_gradients,
     parameters_beyond,
     same_cut,
     same_start,
 )
 from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
 from trainparity.records.numbers import exact
 
 
@@ -34,21 +33,21 @@ def divided_otherwise(difference: Difference) -> Finding | None:
         return None
     if difference.own_scale is not None and not backward_makes_equal(difference):
         return None
-    factors = _factors(difference, names)
-    if not factors or not any(all(abs(f / count - 1) < SAME_COUNT for f in factors) for count in (ranks, 1 / ranks)):
+    fits = multiples_of_gradients(difference)
+    factors, left_over = zip(*(fits[name] for name in names), strict=True)
+    if max(left_over) > tolerance_of(difference):
+        return None
+    if not any(all(abs(factor / count - 1) < SAME_COUNT for factor in factors) for count in (ranks, 1 / ranks)):
         return None
     over = "" if factors[0] > 1 else "one over "
     return Finding(
         f"the gradient of {some(names)} is {exact(factors[0], 4)} times in {difference.runs[1]} what it is in "
         f"{difference.runs[0]}: {over}the number of ranks, which divide otherwise what they add up; what modules "
         "return and the gradients that come back to them have the same bits",
-        {"parameters": names, "factors": factors, "ranks": float(ranks), "equal": [*EQUAL, "gradients of all modules"]},
+        {
+            "parameters": names,
+            "factors": [*factors],
+            "ranks": float(ranks),
+            "equal": [*EQUAL, "gradients of all modules"],
+        },
     )
-
-
-def _factors(difference: Difference, names: list[str]) -> list[float]:
-    """Return by which number each of these gradients is the reference's; empty where one is not, but for rounding."""
-    left, right = (sketches(trace, "gradient")[difference.row] for trace in difference.traces)
-    places = {name: place for place, name in enumerate(difference.left.layout.parameters)}
-    fits = [fit(left[places[name]], right[places[name]]) for name in names]
-    return [factor for factor, _ in fits] if all(rest <= tolerance_of(difference) for _, rest in fits) else []
