@@ -108,3 +108,41 @@ def test_a_module_may_return_nothing_for_each_view(tmp_path: Path) -> None:
     with trainparity.record(model, optimizer, tmp_path):
         model([torch.randn(4, 1, 8, 8), torch.randn(4, 1, 8, 8)]).sum().backward()
         optimizer.step()
+
+
+class EncodedApart(nn.Module):
+    """Passes each of two views by itself, and returns both, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 16), nn.Linear(16, 4))
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        return torch.cat([self.body(one), self.body(other)])
+
+
+def train_apart(parts: int, coarse: bool, weight: float, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = EncodedApart()
+    optimizer, draws = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for _ in range(5):
+            optimizer.zero_grad()
+            views = torch.randn(2, 16, 8, generator=draws)
+            for one, other in zip(*(view.chunk(parts) for view in views), strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    made = model(one, other)
+                loss = (made.float() - 1).square().mean() + weight * made.float().mean()
+                (loss / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("coarse", "weight", "cause"), [(True, 0.0, None), (False, 0.0, None), (False, 0.02, "loss-or-targets")]
+)
+def test_views_that_are_put_together_at_the_end_may_be_cut(
+    coarse: bool, weight: float, cause: str | None, tmp_path: Path
+) -> None:
+    found = compared(partial(train_apart, 1, coarse, 0.0), partial(train_apart, 4, coarse, weight), tmp_path)
+    assert found.cause == cause, found.explanation
+    assert found.verdict == ("different" if cause else "equivalent")

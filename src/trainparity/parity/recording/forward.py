@@ -138,8 +138,7 @@ class ForwardHooks:
             else:  # `forward` itself may switch it on, as Accelerate's does
                 self.autocast.see()
                 self._order.look(module, inputs, self.origins.given)
-                for one in filter(None, (self._passes[-1], self._turned)):
-                    one.views.look(inputs)
+                self._passes[-1].views.look(inputs)
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():
             self._blind_depth += 1
@@ -150,6 +149,7 @@ class ForwardHooks:
             self._depth -= 1
             if self._depth == 0:
                 return self._end_pass(module, output)
+            self._passes[-1].views.made(output)
         elif self._blind_depth and not torch.is_grad_enabled() and has_numbers():
             self._blind_depth -= 1
             if self._blind_depth == 0:
@@ -186,8 +186,8 @@ class ForwardHooks:
         if not of_own:
             every = list(tensors((inputs, keywords)))
             given = list(map(as_dense, every[:_MOST_TENSORS]))
+            found.views = Views(every)
             for one in filter(None, (found, self._turned)):
-                one.views = Views(every)
                 self._see_inputs(one, given)
         return True
 
@@ -208,6 +208,7 @@ class ForwardHooks:
         if self._turned:
             self._turned.let_go()
         self._turned, found = None, self._passes[-1]
+        found.views.look(output)
         found.views.let_go()
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that

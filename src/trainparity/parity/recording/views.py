@@ -12,10 +12,10 @@ from trainparity.parity.recording.tensors import has_rows, tensors
 
 
 class Views:
-    """Of one pass: whether tensors of one shape that the model is given were put one after the other.
+    """Of one pass: whether tensors of one shape that the model is given, or made of each, lie one after the other.
 
     So DINO handles its crops (Caron et al., arXiv 2104.14294). Rows may lie otherwise as well, as frames of clips whose
-    samples come one after the other: so nothing is taken for views that no module was given in that order.
+    samples come one after the other: so nothing is taken for views that was not seen in that order.
     """
 
     def __init__(self, given: Iterable[Tensor] = ()) -> None:
@@ -24,27 +24,39 @@ class Views:
         for tensor in given:
             if has_rows(tensor) and tensor.ndim > 1 and is_inexact(tensor):
                 groups.setdefault(tensor.shape, []).append(tensor)
-        self._sought = [group for group in groups.values() if len(group) > 1]
+        self._sought = {len(group) for group in groups.values() if len(group) > 1}
         self._all = sum(map(len, groups.values()))
+        self._single = groups if self._sought else {}
+        """What may be a view, by its shape: what the model is given, and the last that its modules returned."""
         self._found = set[int]()
 
-    def look(self, inputs: tuple[Any, ...]) -> None:
-        """Look at what a module inside of the model is given."""
+    def look(self, values: Any) -> None:
+        """Look at what a module inside of the model is given, or what the model returns."""
         if self._sought:
-            self._look(inputs)
+            self._look(values)
+
+    def made(self, output: Any) -> None:
+        """Look at what a module inside of the model returns."""
+        if self._sought:
+            self._keep(output)
 
     @unseen
-    def _look(self, inputs: tuple[Any, ...]) -> None:
-        for tensor in filter(has_rows, tensors(inputs)):
-            for group in [group for group in self._sought if _holds(tensor, group)]:
-                self._sought.remove(group)
-                self._found.add(len(group))
+    def _look(self, values: Any) -> None:
+        for tensor in filter(has_rows, tensors(values)):
+            found = {count for count in self._sought if self._holds(tensor, count)}
+            self._sought -= found
+            self._found |= found
         if self._found and not self._sought:
             self._found.add(self._all)  # what is made of each group may be put together, too
 
+    @unseen
+    def _keep(self, output: Any) -> None:
+        for tensor in filter(has_rows, tensors(output)):
+            self._single[tensor.shape] = [*self._single.get(tensor.shape, []), tensor.detach()][-_KEPT * self._all :]
+
     def let_go(self) -> None:
         """Look no more, and hold none of the tensors."""
-        self._sought = []
+        self._sought, self._single = set(), {}
 
     def by_sample(self, tensor: Tensor, samples: int) -> Tensor:
         """Return what has the rows of one view after those of another as [samples, views, ...]; else as it is."""
@@ -53,10 +65,13 @@ class Views:
             return tensor
         return tensor.view(views, samples, *tensor.shape[1:]).transpose(0, 1)
 
+    def _holds(self, tensor: Tensor, count: int) -> bool:
+        """Tell whether a tensor is so many of one shape, one after the other in some order."""
+        each, rest = divmod(tensor.shape[0], count)
+        single = self._single.get(torch.Size([each, *tensor.shape[1:]]), [])
+        alike = [one for one in single if (one.device, one.dtype) == (tensor.device, tensor.dtype)]
+        return not rest and all(any(torch.equal(part, one) for one in alike) for part in tensor.chunk(count))
 
-def _holds(tensor: Tensor, group: list[Tensor]) -> bool:
-    """Tell whether a tensor is those of a group, one after the other in some order."""
-    one = group[0]
-    if tensor.shape != (len(group) * one.shape[0], *one.shape[1:]) or tensor.device != one.device:
-        return False
-    return all(any(torch.equal(part, other) for other in group) for part in tensor.chunk(len(group)))
+
+_KEPT = 2
+"""Tensors of one shape that are kept, in numbers of views: a view may pass several modules that return as many."""
