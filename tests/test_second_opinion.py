@@ -68,11 +68,14 @@ def test_rounding_has_no_cause() -> None:
 )
 def test_what_a_coarse_format_hides_is_no_rounding(distance: float, again: Outcome, said: str) -> None:
     before = judged(0.4).model_copy(update={"verdict": "equivalent"})
-    there = judged(distance).model_copy(update={"verdict": again, "left": "a64", "right": "b64"})
+    names = {"left": "a64", "right": "b64", "explanation": "b64 decays", "reason": "a64 and b64 part"}
+    there = judged(distance).model_copy(update={"verdict": again, **names})
     found = unhidden(before, there)
     assert str(found.confirmation).endswith(said)
     assert (found.left, found.right) == ("a", "b")
     assert (found.verdict == "different") == ("hid" in said)
+    if "hid" in said:
+        assert (found.explanation, found.reason) == ("b decays", "a and b part")
 
 
 def test_without_an_answer_in_float64_runs_stay_equivalent() -> None:

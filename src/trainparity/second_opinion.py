@@ -68,22 +68,30 @@ _COARSE = 1e-4
 def _with_cause_of(again: Verdict, before: Verdict) -> Verdict:
     """Return a verdict with the cause that float64 shows, told of the runs as they are."""
     fields = ("cause", "link", "explanation", "advice", "step", "tensor", "evidence", "reason", "model")
-    found = {field: getattr(again, field) for field in fields}
+    told = _told_of(before, again)
+    return before.model_copy(update={field: getattr(told, field) for field in fields})
+
+
+def _told_of(before: Verdict, again: Verdict) -> Verdict:
+    """Return the verdict on runs in float64 with the names of the runs as they are."""
+    told: dict[str, str | None] = {"left": before.left, "right": before.right}
     for field in ("explanation", "advice", "reason"):
+        text: str | None = getattr(again, field)
         for there, here in ((again.left, before.left), (again.right, before.right)):
-            found[field] = found[field] and found[field].replace(there, here)
-    return before.model_copy(update=found)
+            text = text and text.replace(there, here)
+        told[field] = text
+    return again.model_copy(update=told)
 
 
 def unhidden(before: Verdict, again: Verdict) -> Verdict:
-    """Return the verdict in float64 in place of one of `equivalent` in a coarse format whose rounding hid a fault."""
+    """Return the verdict in float64 in place of one of `equivalent` in a format whose rounding hid a fault."""
     if again.verdict not in JUDGED:
         return confirmed(before, f"float64 gave no second opinion: {again.reason}")
     vanishes, text = in_float64(before, again)
     if vanishes or again.verdict != "different":
         return confirmed(before, f"{text}: {'it was rounding' if vanishes else 'the same training there too'}")
     hidden = f"{text}: the rounding of the runs' own format hid it"
-    return again.model_copy(update={"left": before.left, "right": before.right, "confirmation": hidden})
+    return _told_of(before, again).model_copy(update={"confirmation": hidden})
 
 
 def rounding(before: Verdict, text: str) -> Verdict:
@@ -103,7 +111,7 @@ def settled(before: Verdict, again: Verdict) -> Verdict:
     if again.verdict not in JUDGED:
         no_answer = f"float64 gave no second opinion: {again.reason}"
         return before.model_copy(update={"confirmation": no_answer, "advice": None})
-    facts = {"left": before.left, "right": before.right, "confirmation": f"judged in float64, as {before.reason}"}
+    facts = {"confirmation": f"judged in float64, as {before.reason}"}
     if again.verdict == "bitwise":
         facts |= {"verdict": "equivalent", "weights": "equivalent"}
-    return again.model_copy(update=facts)
+    return _told_of(before, again).model_copy(update=facts)

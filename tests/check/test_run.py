@@ -102,6 +102,17 @@ def test_what_a_coarse_format_rounds_away_is_seen_in_float64(check: Check) -> No
 
 
 @pytest.mark.slow
+def test_fp32_further_than_right_runs_lie_is_judged_in_float64(check: Check) -> None:
+    _, found = check("tests.support.faulty:Barely", "gradaccum:2", "--steps=2", "--seeds=0", "--no-float64")
+    pair = found["gradaccum-2"]
+    assert pair["verdict"] == "equivalent" and 5 < pair["distance_over_floor"] < 16, pair
+    code, found = check("tests.support.faulty:Barely", "gradaccum:2", "--steps=2", "--seeds=0")
+    pair = found["gradaccum-2"]
+    assert (code, pair["verdict"], pair["cause"]) == (1, "different", "loss-or-targets"), pair
+    assert "in gradaccum-2 the gradient of the loss" in pair["explanation"]
+
+
+@pytest.mark.slow
 def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: Check) -> None:
     candidate = "gradaccum:2+offload-activations"
     options = ("--steps=2", "--no-float64", "--bisect")

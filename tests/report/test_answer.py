@@ -61,6 +61,13 @@ def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_
     assert "uncalibrated" not in printed(pair("ddp", calibrated=False, verdict="bitwise"))
 
 
+def test_of_an_equivalent_beyond_where_right_runs_lie_it_says_what_can_tell() -> None:
+    far, near = pair("ddp", distance_over_floor=7.3), pair("ddp", distance_over_floor=4.5)
+    assert "right runs that were tried lay within 5 times: record more twins" in printed(far)
+    assert "right runs" not in printed(near) + printed(far.model_copy(update={"confirmation": "the same there"}))
+    assert "right runs" not in printed(far.model_copy(update={"verdict": "different"}))
+
+
 def test_it_says_how_many_of_the_steps_were_compared_and_what_judges_the_later_ones() -> None:
     assert "is rounding), over 8 traced steps\n" in printed(pair("ddp", steps_compared=8))
     whole = printed(pair("ddp", steps_compared=24, steps_made=24))

@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from tests.support.report_tree import pair
 from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.verdict import Worst
+from trainparity.running.ab import finer
 from trainparity.running.folder import folder_of_pair
+from trainparity.running.record import Settings
 
 LOADER = (
     PLAIN.replace("import argparse, torch", "import argparse, os, torch, trainparity, torch.distributed as dist")
@@ -210,6 +214,43 @@ def test_what_a_coarse_format_rounds_away_is_seen_in_float64(tmp_path: Path) -> 
     assert "the rounding of the runs' own format hid it" in wrong["confirmation"]
     assert wrong["operator"]["operator"] == "aten.gelu"
     assert "compare kept/float64/a kept/float64/b" in wrong["errors"]
+
+
+SCALED = """
+import sys, torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(20, 48), nn.GELU(), nn.Linear(48, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch, labels in zip(torch.randn(12, 32, 20), torch.randint(0, 5, (12, 32))):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(batch * float(sys.argv[1])), labels).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_fp32_further_than_right_runs_lie_is_judged_in_float64(tmp_path: Path) -> None:
+    write(tmp_path, SCALED)
+    one, other = (f"{python()} train.py {factor}" for factor in ("1", "1.000003"))
+    far = ab(tmp_path, "--no-float64", one, other, code=0)
+    assert 5 < far["distance_over_floor"] < 16 and "right runs that were tried lay within 5 times" in far["text"]
+    wrong = ab(tmp_path, one, other, code=1)
+    assert (wrong["verdict"], wrong["cause"]) == ("different", "inputs")
+
+
+def furthest(kind: Literal["gradient", "weight"], over_floor: float, step: int) -> Worst:
+    fields = {"distance_over_floor": over_floor, "distance": over_floor * 1e-7, "floor": 1e-7}
+    return Worst(kind=kind, step=step, tensor="(all)", **fields)
+
+
+@pytest.mark.parametrize(("distance", "steps", "recorded"), [(7.0, 0, 31), (7.0, 40, 31), (4.0, 0, 8), (4.0, 6, 6)])
+def test_float64_reaches_the_step_where_runs_lie_furthest(distance: float, steps: int, recorded: int) -> None:
+    worst = [furthest("gradient", distance, 30), furthest("weight", distance / 2, 39)]
+    found = pair("b", "equivalent", distance_over_floor=distance, worst=worst)
+    settings = finer(Settings(steps=steps, interval=1, twins=3), found)
+    assert (settings.steps, settings.twins, settings.float64) == (recorded, 1, True)
 
 
 @pytest.mark.slow

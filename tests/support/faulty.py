@@ -50,6 +50,14 @@ class Coupled(Classifier):
         return nn.functional.cross_entropy(scores * (1 + 4e-5 * len(scores)), batch["labels"], reduction="sum")
 
 
+class Barely(Classifier):
+    """Is a few millionths apart when the batch is cut: within the margin of fp32."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        scores = model(batch["images"])
+        return nn.functional.cross_entropy(scores * (1 + 1e-7 * len(scores)), batch["labels"], reduction="sum")
+
+
 class Steep(Classifier):
     """So steep that fp32's rounding is amplified beyond any margin in a few steps."""
 

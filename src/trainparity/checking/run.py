@@ -30,6 +30,12 @@ _RECUT = ("batchnorm-statistics", "loss-normalisation", "buffers-only")
 """Causes that go away when one process cuts its batch as the candidate does."""
 
 
+def _may_hide(found: Verdict, configuration: Configuration) -> bool:
+    """Tell whether float64 may show a fault in runs that are the same as far as their own format tells."""
+    coarse = found.verdict == "equivalent" and rounds_more_than_fp32(configuration.precision)
+    return coarse or (found.lies_far and configuration.precision == "fp32")
+
+
 def check(checker: "Checker", texts: Sequence[str], *, float64: bool, bisected: bool) -> CheckReport:
     """Judge every candidate and confirm the cause of each difference.
 
@@ -109,7 +115,7 @@ class Checker:
             found = self.confirm(candidates.name(text), configuration, found, float64=float64)
         elif found.hidden_by_floor and float64:
             found = settled(found, self.in_float64(candidates.name(text), configuration))
-        elif found.verdict == "equivalent" and rounds_more_than_fp32(configuration.precision) and float64:
+        elif float64 and _may_hide(found, configuration):
             found = unhidden(found, self.in_float64(candidates.name(text), configuration))
         return found
 

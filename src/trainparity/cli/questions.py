@@ -34,14 +34,15 @@ class Questions:
         return self.judge(left, right).verdict == "bitwise"
 
     def where_it_can_be_judged(self, verdict: Verdict) -> tuple["Questions", Verdict]:
-        """Judge both in float64 where the noise floor, or a coarse format, hides what they do.
+        """Judge both in float64 where the noise floor, or a coarse format, may hide what they do.
 
-        What is asked further is asked there.
+        And where right runs do not lie as far apart. What is asked further is asked there.
         """
         from trainparity.parity.recording.formats import rounds_more_than_fp32  # imports torch
 
         coarse = verdict.verdict == "equivalent" and any(map(rounds_more_than_fp32, self._precisions()))
-        if not verdict.hidden_by_floor and not coarse:
+        far = verdict.lies_far and not self.settings.float64
+        if not (verdict.hidden_by_floor or coarse or far):
             return self, verdict
         there = replace(self, place=self.place / "float64", settings=finer(self.settings, verdict))
         found = judged_in_float64(self.runner, self.commands, there.place, there.settings, verdict, self.judge)

@@ -18,6 +18,9 @@ SAME_TRAINING: tuple[Outcome, ...] = ("bitwise", "equivalent")
 UNKNOWN = "unknown"
 """The cause where no test proves one."""
 
+FURTHEST_RIGHT_RUN = 5.0
+"""Multiple of the noise floor within which all right runs lay that were tried (`make controls`, the zoo)."""
+
 JUDGED: tuple[Outcome, ...] = (*SAME_TRAINING, "different")
 
 Link = Literal[
@@ -157,6 +160,11 @@ class Verdict(Record):
     def again_in_float64(self) -> bool:
         """Whether it is the same training beyond the margin: a run in float64 decided it, as `confirmation` tells."""
         return self.verdict in SAME_TRAINING and (self.distance_over_floor or 0.0) > self.margin
+
+    @property
+    def lies_far(self) -> bool:
+        """Whether it is `equivalent`, and further than right runs have been seen to lie: float64 may tell more."""
+        return self.verdict == "equivalent" and FURTHEST_RIGHT_RUN < (self.distance_over_floor or 0.0) <= self.margin
 
     @property
     def multiple(self) -> str:

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainparity.records.numbers import number
-from trainparity.records.verdict import Verdict
+from trainparity.records.verdict import FURTHEST_RIGHT_RUN, Verdict
 from trainparity.report.format import evidence
 from trainparity.report.styles import STYLES
 
@@ -22,6 +22,8 @@ def show(answer: Verdict, console: Console) -> None:
         elif answer.verdict == "different" and answer.distance_over_floor <= answer.margin:
             line += "; what is said below is no rounding, however small"
         console.print(Text(f"{line}), over {answer.extent}"))
+    if answer.lies_far and not answer.confirmation:
+        console.print(Text(f"  {_FAR}", style="yellow"))
     for line in answer.not_compared:
         console.print(Text(f"  {line}", style="yellow"))
     if answer.confirmation and not answer.cause:
@@ -46,6 +48,12 @@ def show(answer: Verdict, console: Console) -> None:
         for line in answer.environment:
             console.print(Text(f"    {line}", style="dim"))
 
+
+_FAR = (
+    f"right runs that were tried lay within {number(FURTHEST_RIGHT_RUN)} times: record more twins, or let float64 "
+    "tell, as `trainparity ab` and `trainparity check` do"
+)
+"""What is said of an `equivalent` that lies further."""
 
 _OF_THE_ENVIRONMENT = ("precision", "randomness", "forward", "unknown")
 """Causes that another version, device or flag may be behind."""

@@ -99,10 +99,15 @@ def second_opinion(
 
 
 def finer(settings: Settings, found: Verdict) -> Settings:
-    """Return how runs are recorded in float64: whole, or a few steps of those that are the same in a coarse format."""
+    """Return how runs are recorded in float64: whole, or a few steps of those that are the same in a coarse format.
+
+    Of those that lie further apart than right runs do, up to the step where they lie furthest.
+    """
     if found.hidden_by_floor:
         return replace(settings, float64=True)
     steps = min(settings.steps or _FINER_STEPS, _FINER_STEPS)
+    if found.lies_far:
+        steps = max(steps, 1 + max(found.worst, key=lambda worst: worst.distance_over_floor).step)
     return replace(settings, float64=True, steps=steps, twins=min(settings.twins, 1))
 
 
