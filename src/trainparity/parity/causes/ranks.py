@@ -50,19 +50,38 @@ def ranks_disagree(difference: Difference) -> Finding | None:
             continue
         evidence = _evidence(side, trace, row)
         missing = trace.arrays["rank/missing"][row]
-        partial = (missing.any(0) & ~missing.all(0)).nonzero().flatten().tolist()
+        partial = _named(trace, missing.any(0) & ~missing.all(0))
+        apart = _apart(trace, "rank/gradient_apart", row)
         if partial:
-            names = list(trace.layout.parameters)
-            evidence["on_some_ranks_only"] = [names[index] for index in partial]
-            what = f"{some([names[index] for index in partial])} got a gradient on some ranks only"
+            evidence["on_some_ranks_only"] = partial
+            what = f"{some(partial)} got a gradient on some ranks only"
         elif evidence["gradients_agree"]:
             what = "gradients agree, weights do not: the ranks started or stepped apart"
         else:
-            what = "gradients are not all-reduced, or only some of them"
-        step = trace.layout.steps[row]
-        why = f"the ranks of {side} hold different parameters after step {step}: {what}"
+            what = (
+                f"gradients are not all-reduced{f' ({_counted(trace, apart)})' if apart else ', or only some of them'}"
+            )
+        held = _apart(trace, "rank/weight_apart", row)
+        which = f" ({_counted(trace, held)})" if held else ""
+        why = f"the ranks of {side} hold different parameters{which} after step {trace.layout.steps[row]}: {what}"
         return Finding(why, evidence, _ALIKE if evidence["gradients_agree"] and not partial else "")
     return None
+
+
+def _named(trace: Trace, which: Tensor) -> list[str]:
+    """Return the names of the parameters that a mask has, [P]."""
+    return [name for name, marked in zip(trace.layout.parameters, which.tolist(), strict=True) if marked]
+
+
+def _apart(trace: Trace, name: str, row: int) -> list[str]:
+    """Return which parameters ranks have others of, by the mask of that name; none where it was not recorded."""
+    return _named(trace, trace.arrays[name][row]) if name in trace.arrays else []
+
+
+def _counted(trace: Trace, names: list[str]) -> str:
+    """Name parameters, or count them where they are all."""
+    count = len(trace.layout.parameters)
+    return f"all {count}" if len(names) == count else f"{some(names)}: {len(names)} of {count}"
 
 
 def part_on_purpose(difference: Difference) -> bool:

@@ -46,7 +46,8 @@ class Gradients:
         })  # fmt: skip
         self._arrays |= every
         self._mean.clear()
-        if (every["rank/gradient"] != every["rank/gradient"][0]).any():
+        if ranks.are_apart(every["rank/gradient"]):
+            self._arrays["rank/gradient_apart"] = ranks.apart(self._arrays[f"{GRADIENT}/digest"])
             self._mean.record(GRADIENT, means(parameters, gradients))
         return True
 

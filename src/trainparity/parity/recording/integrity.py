@@ -38,8 +38,12 @@ T steps, P parameters, B buffers, A activations, N modules, R ranks, S and M ske
 END = "end/"
 """What the names of arrays begin with that are of the run's end, and of no step."""
 
-_LATER = {"state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS"}
-"""Arrays that the traces of earlier versions lack; of a model that returns one tensor the last is not recorded."""
+_LATER = {
+    "state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS",
+    "rank/weight_apart": "TP", "rank/gradient_apart": "TP",
+}  # fmt: skip
+"""Arrays that the traces of earlier versions lack; of a model that returns one tensor `given_by_output` is not recorded,
+and the last two are where ranks disagree."""
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
 
@@ -47,7 +51,10 @@ _BUFFERS_OF_END = {"end/buffer_sketch": "BS", "end/buffer_digest": "B"}
 """What the traces of earlier versions lack, and those of models without running statistics."""
 
 _SETTING = "setting/"
-_FLAGS = {"held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left"}
+_FLAGS = {
+    "held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left",
+    "rank/weight_apart", "rank/gradient_apart",
+}  # fmt: skip
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""
 
 _WHOLE_NUMBERS = {

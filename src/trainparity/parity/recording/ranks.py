@@ -73,6 +73,17 @@ def keys_of(names: Sequence[str]) -> Tensor:
     return torch.tensor(keys, dtype=torch.int64)
 
 
+def are_apart(by_rank: Tensor) -> bool:
+    """Tell whether ranks have other numbers than the first: [R, ...], as gathered."""
+    return bool((by_rank != by_rank[:1]).any())
+
+
+def apart(values: Tensor) -> Tensor:
+    """Return in which places ranks have other numbers, bool like `values`. Every rank must call it."""
+    by_rank = gather(values)
+    return (by_rank != by_rank[:1]).any(0)
+
+
 def by_key(keys: Tensor, every: Sequence[Tensor], rows: Sequence[Tensor]) -> Tensor:
     """Stack every rank's rows in the order of this rank's keys: [R, len(keys), ...], zero where a rank has no such row.
 

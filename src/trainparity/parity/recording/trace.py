@@ -156,7 +156,8 @@ class Trace:
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
       `aside` int64 [T]: the same hash of samples that passed without gradients, where they are known by their contents.
-    - `rank/weight`, `rank/gradient` int64 [T, R]: hashes; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
+    - `rank/weight`, `rank/gradient` int64 [T, R]: hashes, and where ranks have others `rank/weight_apart` and
+      `rank/gradient_apart` [T, P]: of which parameters; `rank/missing` [T, R, P]: no gradient there; `rank/rows`
       [T, R, n]: number of samples of each forward pass; `rank/reached` [T, R]: how many of these passes a backward pass
       came through; `rank/loss` [T, R]: the sum of the losses that these began from, without the loss scale, NaN where
       none was seen; `rank/samples` [T, R, n]: which samples, in their order, plus one (0 fills up);

@@ -174,6 +174,8 @@ class StepWatch:
         arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         arrays |= self._of_each_rank(weights)
+        if ranks.are_apart(arrays["rank/weight"]):
+            arrays["rank/weight_apart"] = ranks.apart(arrays["weight/digest"])
         arrays["closure/evaluations"] = torch.tensor(self._closures.evaluations)
         arrays["closure/again"] = torch.tensor(self.forward.evaluated_again)
         arrays |= self.clipping.read()
