@@ -58,9 +58,8 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         elif evidence["gradients_agree"]:
             what = "gradients agree, weights do not: the ranks started or stepped apart"
         else:
-            what = (
-                f"gradients are not all-reduced{f' ({_counted(trace, apart)})' if apart else ', or only some of them'}"
-            )
+            which = f" ({_counted(trace, apart)})" if apart else ", or only some of them"
+            what = f"gradients are not all-reduced{which}"
         held = _apart(trace, "rank/weight_apart", row)
         which = f" ({_counted(trace, held)})" if held else ""
         why = f"the ranks of {side} hold different parameters{which} after step {trace.layout.steps[row]}: {what}"

@@ -42,8 +42,10 @@ _LATER = {
     "state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS",
     "rank/weight_apart": "TP", "rank/gradient_apart": "TP",
 }  # fmt: skip
-"""Arrays that the traces of earlier versions lack; of a model that returns one tensor `given_by_output` is not recorded,
-and the last two are where ranks disagree."""
+"""Arrays that the traces of earlier versions lack.
+
+Of a model that returns one tensor `given_by_output` is not recorded; the last two are where ranks disagree.
+"""
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
 
