@@ -58,6 +58,9 @@ def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
             what = key.replace("_", " ")
             which = f"{what} {theirs}, not {ours}" if isinstance(ours, str | int) else f"other {what}"
             return f"ran with {which}: it is no twin of this run"
+    ours, theirs = reference.layout.code, twin.layout.code
+    if changed := sorted(file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file]):
+        return f"ran other code: {', '.join(changed[:3])} was changed between the two. Record {_AGAIN}"
     for key in sorted(name for name in reference.arrays if name.startswith("setting/")):
         ours, theirs = reference.arrays[key], twin.arrays.get(key)
         if theirs is None or not torch.allclose(ours, theirs, rtol=_OF_AN_OPTION, atol=0.0, equal_nan=True):
@@ -67,6 +70,8 @@ def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
             return f"ran with {what}: it is no twin of this run"
     return None
 
+
+_AGAIN = "the reference and its twins again, from one state of the code and the data"
 
 _SHARED = ("world_size", "precision", "optimizer", "choices", "modules", "tied")
 """Facts of a run that a twin shares with its reference."""
@@ -146,8 +151,7 @@ def _parts(
         agree = " of gradients that agree," if kind == "update" else ""
         return (
             f"parts from the reference in step {step}, by {apart} in the {kind}, in every parameter at once,{agree} "
-            "which rounding does not do: it is no twin of this run. Record the reference and its twins again, from one "
-            "state of the code and the data, with one seed"
+            f"which rounding does not do: it is no twin of this run. Record {_AGAIN}, with one seed"
         )
     return None
 

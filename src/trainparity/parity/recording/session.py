@@ -2,8 +2,8 @@
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Plan:
     """Seed of the twin's displacement, besides the twin's number and the step."""
     rounds_as: NumberFormat | None = None
     """Of a twin: the format that the reference computes in, where no hook sees that before weights are moved."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """What stands for each file of the loop's own code, where that is to be recorded."""
     computes: NumberFormat | None = None
     """The format of the model's products, where the loop knows it; None: it is looked up in the model and autocast."""
 
@@ -143,6 +145,7 @@ class Session:
             rounds_unseen=self._rounds_unseen(),
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
+            code=dict(self._plan.code),
             settings=settings,
             environment=conditions(self.watch.model) | ({REDUCTION: sent.name} if sent else {}),
             **(self._facts or self.watch.facts()),

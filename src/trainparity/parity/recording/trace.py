@@ -99,6 +99,8 @@ class Layout(Record):
     """Its options that are words, as `line_search_fn`, or None."""
     corrected_in_double: bool = False
     """Whether its steps surely made Adam's bias corrections in double precision."""
+    code: dict[str, str] = Field(default_factory=dict)
+    """What stands for each file of the script's own code when it was loaded, see `code.loaded`."""
     settings: Settings = Field(default_factory=dict)
     """Of the loop, where it is known: strategy, wrapper, samples by identity or by content."""
     environment: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,50 @@
+"""The code that a run is made by: the files that it has loaded and that nobody has installed."""
+
+import hashlib
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+_LARGEST = 2**20
+"""Bytes of a file that people write; a larger one is made by a program."""
+
+
+def loaded() -> dict[str, str]:
+    """Return 16 digits of the SHA-256 of each file of code, by its path from the script's folder.
+
+    Without blank lines and lines that are a comment. Files of installed packages and of Python are left out, and
+    trainparity itself: versions stand for them.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    start = Path(main).absolute().parent if main else Path.cwd()
+    files = {getattr(module, "__file__", None) for name, module in [*sys.modules.items()] if not _is_own(name)}
+    found = {}
+    for file in sorted(file for file in files if isinstance(file, str) and _is_written_here(file)):
+        if content := _content(Path(file)):
+            found[os.path.relpath(file, start)] = content
+    return found
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == "trainparity"
+
+
+def _is_written_here(file: str) -> bool:
+    absolute = str(Path(file).absolute())
+    installed = "/site-packages/" in absolute or "/dist-packages/" in absolute
+    return file.endswith(".py") and not installed and not absolute.startswith(_OF_PYTHON)
+
+
+_OF_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+
+
+def _content(file: Path) -> str:
+    """Return what stands for a file's lines of code; empty where they can't be read."""
+    try:
+        text = file.read_bytes() if file.stat().st_size <= _LARGEST else b""
+    except OSError:
+        return ""
+    lines = [line.rstrip() for line in text.splitlines()]
+    code = [line for line in lines if line and not line.lstrip().startswith(b"#")]
+    return hashlib.sha256(b"\n".join(code)).hexdigest()[:16] if code else ""
