@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import some
 from trainparity.parity.distance import distances, rounding, times
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
+from trainparity.records.names import some
 from trainparity.records.numbers import number
 from trainparity.records.verdict import Verdict
 

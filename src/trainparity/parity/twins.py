@@ -9,7 +9,9 @@ from torch import Tensor
 
 from trainparity.parity.distance import Judged, distances, norms, rounding, sketches
 from trainparity.parity.normalisation import amplified, decomposes
+from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.trace import Layout, Trace
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 
@@ -58,9 +60,8 @@ def _ran_otherwise(reference: Trace, twin: Trace) -> str | None:
             what = key.replace("_", " ")
             which = f"{what} {theirs}, not {ours}" if isinstance(ours, str | int) else f"other {what}"
             return f"ran with {which}: it is no twin of this run"
-    ours, theirs = reference.layout.code, twin.layout.code
-    if changed := sorted(file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file]):
-        return f"ran other code: {', '.join(changed[:3])} was changed between the two. Record {_AGAIN}"
+    if changed := edited(reference.layout.code, twin.layout.code):
+        return f"ran other code, with another {some(changed)}: it is no twin of this run. Record {_AGAIN}"
     for key in sorted(name for name in reference.arrays if name.startswith("setting/")):
         ours, theirs = reference.arrays[key], twin.arrays.get(key)
         if theirs is None or not torch.allclose(ours, theirs, rtol=_OF_AN_OPTION, atol=0.0, equal_nan=True):

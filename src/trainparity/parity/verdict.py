@@ -19,6 +19,7 @@ from trainparity.parity.floor import Floor
 from trainparity.parity.line_search import line_search_parts
 from trainparity.parity.margin import margin_of
 from trainparity.parity.other_parameters import other_parameters
+from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.conditions import REDUCTION, differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
@@ -26,6 +27,7 @@ from trainparity.parity.resolution import gradient_width, resolutions, update_no
 from trainparity.parity.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 from trainparity.records.run import Status
 from trainparity.records.verdict import Outcome, Verdict, Worst
@@ -107,7 +109,7 @@ def judge_traces(
         calibrated=floor.calibrated,
         worst=worst,
         ranks_agree=agree(left) and agree(right),
-        environment=differing(*_conditions(left.layout, right.layout), names),
+        environment=[*differing(*_conditions(left.layout, right.layout), names), *_code(left.layout, right.layout)],
         **extent(left.layout, right.layout),
     )
     if rows:
@@ -152,6 +154,12 @@ def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, 
     if all(units := (left.loss_roundoff, right.loss_roundoff)):
         ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
     return ours, theirs
+
+
+def _code(left: Layout, right: Layout) -> list[str]:
+    """Name the files of their own code that both runs have, and not the same."""
+    changed = edited(left.code, right.code)
+    return [f"code: another {some(changed)}"] if changed else []
 
 
 def _in_one_coarse_format(left: Trace, right: Trace) -> bool:

@@ -128,7 +128,8 @@ class Verdict(Record):
     resolutions: list[Resolution] = Field(default_factory=list)
     """Of `equivalent`: the same for each kind of tensor; empty otherwise."""
     environment: list[str] = Field(default_factory=list)
-    """What the runs did not compute alike with: versions, devices, threads, flags, environment variables."""
+    """What the runs did not compute alike with: versions, devices, threads, flags, environment variables, files of
+    their own code."""
     calibrated: bool = True
     """Whether twins measured the noise floor; if not, it is an analytic bound, which is less reliable."""
     steps_compared: int = 0

@@ -66,7 +66,17 @@ def test_a_twin_of_edited_code_is_refused_and_one_of_an_edited_comment_is_not(re
     assert compare_folders(right / "a", right / "b").verdict == "equivalent"
     found = compare_folders(wrong / "a", wrong / "b")
     assert found.verdict == "cannot judge"
-    assert "twin 1 ran other code: " in str(found.reason) and f"{recipe.name} was changed between" in str(found.reason)
+    assert "twin 1 ran other code, with another " in str(found.reason) and f"{recipe.name}: it is" in str(found.reason)
+
+
+def test_of_runs_that_differ_the_edited_files_are_named(recipe: Path, tmp_path: Path) -> None:
+    train(tmp_path / "a", loaded_anew(recipe, RECIPE))
+    train(tmp_path / "again", loaded_anew(recipe, RECIPE))
+    train(tmp_path / "b", loaded_anew(recipe, RECIPE.replace("square()", "abs()")))
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "different"
+    assert [line for line in found.environment if "code: another" in line and recipe.name in line]
+    assert not compare_folders(tmp_path / "a", tmp_path / "again").environment
 
 
 def test_files_of_the_user_alone_are_looked_at(recipe: Path, tmp_path: Path) -> None:

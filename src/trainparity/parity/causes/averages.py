@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 _FEWEST = 16

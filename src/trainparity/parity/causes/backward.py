@@ -5,7 +5,7 @@ import math
 import torch
 
 from trainparity.parity.causes.by_hand import kept_after_backward
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
@@ -21,6 +21,7 @@ from trainparity.parity.causes.passes import (
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, made
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

@@ -1,10 +1,11 @@
 """Buffers alone."""
 
 from trainparity.parity.carried import carried_on
-from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL
+from trainparity.records.names import some
 
 
 @rule(

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, made_by_backward, own_gradients_agree, parameters_beyond
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 _ADVICE = "compare the code between backward and optimizer.step(): clipping by hand, scaling, hooks"

@@ -49,12 +49,6 @@ def rule(
     return lambda test: Rule(cause, link, proof, advice, test, differs)
 
 
-def some(names: list[str], most: int = 3) -> str:
-    """Name a few of many."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def listed(values: list[float]) -> str:
     """Write numbers with four digits each."""
     return ", ".join(exact(value, 4) for value in values)

@@ -3,7 +3,7 @@
 import torch
 
 from trainparity.parity.carried import carried_on
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import (
     EQUAL,
     forward_passes,
@@ -18,6 +18,7 @@ from trainparity.parity.margin import is_coarse
 from trainparity.parity.other_arithmetic import OTHER_ARITHMETIC
 from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made
 from trainparity.parity.sketch_pairs import Pairs
+from trainparity.records.names import some
 
 
 @rule(

@@ -1,9 +1,10 @@
 """Modules in evaluation mode."""
 
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import see_other_samples
 from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import module_of
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

@@ -5,10 +5,11 @@ import math
 import torch
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.updates import evaluated_several_times, traced_since
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

@@ -5,11 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
 from trainparity.parity.zero_weights import of_the_loss
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

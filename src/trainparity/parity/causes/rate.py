@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

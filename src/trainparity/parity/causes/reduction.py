@@ -1,6 +1,6 @@
 """Gradients that ranks divide otherwise where they add them up."""
 
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
@@ -12,6 +12,7 @@ from trainparity.parity.causes.passes import (
     same_start,
 )
 from trainparity.parity.difference import Difference
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

@@ -2,13 +2,14 @@
 
 from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.batchnorm import rows_per_pass
-from trainparity.parity.causes.finding import Evidence, Finding, rule, some
+from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import EQUAL, other_loss, other_losses, outputs_agree, same_cut, without_gradient
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import made
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 

@@ -4,13 +4,14 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import outputs_agree
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, norms, stored_rounding
 from trainparity.parity.floor import NOTHING_ELSE
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.names import some
 
 
 def _frozen(difference: Difference) -> list[str]:

@@ -3,11 +3,12 @@
 import torch
 
 from trainparity.parity.causes import facts
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import backward_makes_equal
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, names
 from trainparity.parity.updates import parted_before
+from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 _APPLIED = 0.02

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.finding import Finding, rule, some
+from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import forward_passes
 from trainparity.parity.difference import Difference
@@ -13,6 +13,7 @@ from trainparity.parity.fitting import combine
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.names import some
 from trainparity.records.numbers import number
 
 _ADVICE = "sum the losses of all micro-batches and ranks and divide once by the global count of samples (or tokens)"

@@ -4,6 +4,7 @@ import hashlib
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 _LARGEST = 2**20
@@ -24,6 +25,11 @@ def loaded() -> dict[str, str]:
         if content := _content(Path(file)):
             found[os.path.relpath(file, start)] = content
     return found
+
+
+def edited(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """Return the files that two runs have both loaded, with other code in them."""
+    return sorted(file for file in left.keys() & right.keys() if left[file] != right[file])
 
 
 def _is_own(module: str) -> bool:
