@@ -276,7 +276,11 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "grad-scaler": [
         ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
-        ({}, {"gradients": OFF, "scale__clipped": whole(T).bool(), "scale__value": ones(T, value=1024)}),
+        (
+            {},
+            {"gradients": OFF, "scale__clipped": whole(T).bool(), "clip__cuts": whole(T),
+             "scale__value": ones(T, value=1024)},
+        ),
         (
             {"scale__value": ones(T, value=1024)},
             {"scale__value": ones(T, value=1024), "gradients": scaled(1 / 1024),

@@ -6,10 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.nn.functional import log_softmax, softmax
 
 import trainparity
 from tests.support.against_twins import compared
+from tests.support.on_ranks import on_ranks
+from trainparity.parity.recording.trace import Trace
 
 
 class MultiCrop(nn.Module):
@@ -146,3 +157,37 @@ def test_views_that_are_put_together_at_the_end_may_be_cut(
     found = compared(partial(train_apart, 1, coarse, 0.0), partial(train_apart, 4, coarse, weight), tmp_path)
     assert found.cause == cause, found.explanation
     assert found.verdict == ("different" if cause else "equivalent")
+
+
+class OfShards(nn.Module):
+    """Puts two tensors into one batch, of which each rank holds a part then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.join, self.norm = nn.Identity(), nn.LayerNorm(8)
+        self.inner, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        made = self.norm(self.join(torch.cat([first, second])))
+        scores: Tensor = self.head(torch.tanh(self.inner(made))).unflatten(0, (2, -1)).sum(0)
+        return scores
+
+
+def train_shards(rank: int, folder: str) -> Tensor:
+    torch.manual_seed(0)
+    model, mesh = OfShards(), init_device_mesh("cpu", (2,))
+    replicate = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
+    parts = {"inner": ColwiseParallel(), "head": RowwiseParallel(), "norm": SequenceParallel(sequence_dim=0)}
+    parallelize_module(model, mesh, {"join": replicate, **parts})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    with trainparity.record(model, optimizer, folder):
+        for first, second in torch.randn(3, 2, 8, 8):
+            optimizer.zero_grad()
+            model(first, second).square().mean().backward()
+            optimizer.step()
+    return torch.zeros(1)
+
+
+def test_a_model_of_shards_that_is_given_two_tensors_is_recorded(tmp_path: Path) -> None:
+    on_ranks(2, tmp_path, train_shards, str(tmp_path / "run"))
+    assert Trace.load(tmp_path / "run").layout.made == 3

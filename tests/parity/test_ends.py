@@ -483,5 +483,47 @@ def test_a_run_that_another_one_has_recorded_over_leaves_its_trace_and_says_so(t
             time.sleep(0.01)
         REFERENCE(tmp_path / "run", 0)
         _, said = slow.communicate(timeout=60)
-    assert slow.returncode == 0 and "another run has recorded here since; its trace stays" in said
+    assert slow.returncode == 0 and "a run that began later has recorded here; its trace stays" in said
     assert Trace.load(tmp_path / "run").layout.made == 30
+
+
+def test_a_module_that_is_first_called_in_the_step_that_fails_damages_no_trace(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    body, extra = nn.Linear(4, 8), nn.Linear(8, 8)
+    model = nn.ModuleList([body, extra])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(RuntimeError, match="no memory"), trainparity.record(model, optimizer, tmp_path):
+        for step in range(4):
+            optimizer.zero_grad()
+            made = body(torch.randn(8, 4))
+            if step == 3:
+                extra(made)
+                raise RuntimeError("no memory")
+            made.square().mean().backward()
+            optimizer.step()
+    trace = Trace.load(tmp_path)
+    assert trace.layout.steps == [0, 1, 2] and not any(name.startswith("1") for name in trace.layout.activations)
+
+
+def test_a_run_that_ends_after_an_older_one_replaces_its_trace(tmp_path: Path) -> None:
+    recorders = []
+    for name, steps in (("older", 2), ("newer", 3)):
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        recorders.append((trainparity.record(model, optimizer, tmp_path / name), model, optimizer, steps))
+    for recorder, model, optimizer, steps in recorders:
+        for _ in range(steps):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        recorder.close()
+    for name in ("trace.json", "trace.safetensors"):  # as of two processes that record into one folder
+        (tmp_path / "newer" / name).unlink()
+    (older, *_), (newer, *_) = recorders
+    older.folder = newer.folder
+    older._write()
+    assert Trace.load(newer.folder).layout.made == 2
+    newer._write()
+    assert Trace.load(newer.folder).layout.made == 3
+    with pytest.warns(UserWarning, match="a run that began later has recorded here; its trace stays"):
+        older._write()
+    assert Trace.load(newer.folder).layout.made == 3

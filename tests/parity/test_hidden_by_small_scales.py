@@ -29,6 +29,27 @@ class Detaches(Block):
         return made
 
 
+class Logs(Block):
+    """Draws a number for a log, with which nothing is made; half of the gradient may be lost."""
+
+    def __init__(self, eps: float, drops: float) -> None:
+        super().__init__(eps, drops)
+        self.drop = nn.Identity()  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.rand(2)
+        made = torch.tanh(self.inner(self.norm(x)))
+        return x + self.gamma * self.lost(made)
+
+    def lost(self, made: Tensor) -> Tensor:
+        return made
+
+
+class LogsAndLoses(Logs):
+    def lost(self, made: Tensor) -> Tensor:
+        return 0.5 * made + 0.5 * made.detach()
+
+
 def train(
     folder: Path, twin: int, *, eps: float = 1e-6, drops: float = 0.0, parts: int = 1, kind: type[Block] = Block
 ) -> None:
@@ -46,6 +67,8 @@ def train(
         ({"drops": 0.2}, {"drops": 0.3}, "forward"),
         ({"drops": 0.2}, {"drops": 0.2, "parts": 4}, "randomness"),
         ({}, {"kind": Detaches}, "frozen-parameter"),
+        ({"kind": Logs}, {"kind": Logs, "parts": 4}, None),
+        ({"kind": Logs}, {"kind": LogsAndLoses, "parts": 4}, "backward"),
     ],
 )
 def test_the_cause_is_where_it_is_made(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.masked import masked_tensor
 
 import trainparity
 from trainparity.parity.compare import compare_folders
@@ -104,6 +105,12 @@ def freed(numbers: Tensor, *, but: int = 0) -> Tensor:
     return numbers
 
 
+def edges(numbers: Tensor) -> Tensor:
+    """Return a matrix that has 116 GB as a dense one, with few entries."""
+    places = torch.arange(numbers.numel()) * 8000
+    return torch.sparse_coo_tensor(torch.stack([places, places.flip(0)]), numbers.flatten(), (170_000, 170_000))
+
+
 BUFFERS = {
     "quantised": lambda numbers: torch.quantize_per_tensor(numbers, 0.1, 0, torch.qint8),
     "quantised by rows": lambda numbers: torch.quantize_per_channel(
@@ -114,6 +121,15 @@ BUFFERS = {
     "mkldnn": lambda numbers: numbers.to_mkldnn(),
     "bits": lambda numbers: (numbers * 9).to(torch.int8).view(torch.bits8),
     "four bits": lambda numbers: (numbers * 9).to(torch.int8).view(torch.int4),
+    **{
+        name: lambda numbers, dtype=dtype: (
+            (numbers * 9).to(torch.int8 if dtype != torch.bits16 else torch.int16).view(dtype)
+        )
+        for name, dtype in {"bits16": torch.bits16, "bits1x8": torch.bits1x8, "bits2x4": torch.bits2x4}.items()
+    },
+    "masked": lambda numbers: masked_tensor(numbers, numbers > -1),
+    "edges of a large graph": lambda numbers: edges(numbers),
+    "edges by rows": lambda numbers: edges(numbers).to_sparse_csr(),
     "compressed rows": lambda numbers: numbers.to_sparse_csr(),
     "freed": freed,
     "freed in part": partial(freed, but=8),

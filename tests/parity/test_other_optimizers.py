@@ -1,8 +1,9 @@
 """Another class of optimizer, and gradients that a loop shortens by hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,6 +65,56 @@ def test_gradients_shortened_each_by_hand_are_clipping_where_one_is_dropped(tmp_
     )
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+
+
+def lengthen_each(model: nn.Module) -> None:
+    for number, parameter in enumerate(model.parameters()):
+        assert parameter.grad is not None
+        parameter.grad.mul_(1.0 + 0.5 * number)
+
+
+def test_gradients_lengthened_by_hand_are_no_clipping(tmp_path: Path) -> None:
+    runs = (
+        partial(train_in_parts, 1, False, optimizer=adam, scale=1.0, before_update=change)
+        for change in (lambda model: None, lengthen_each)
+    )
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == "different" and verdict.cause != "clipping", verdict.explanation
+
+
+class Estimating(torch.optim.Optimizer):
+    """Keeps what it estimates of its gradients as an option, as Prodigy and D-Adaptation do."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, beta: float) -> None:
+        super().__init__(parameters, {"lr": 0.01, "estimate": 1e-6, "beta": beta})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        seen = 1e-4 + float(group["params"][-1].grad.sum())  # that of softmax's scores cancels: rounding is left
+        group["estimate"] = group["beta"] * group["estimate"] + seen
+        for parameter in group["params"]:
+            parameter -= group["lr"] * (1 + 0.01 * group["estimate"]) * parameter.grad
+
+
+@pytest.mark.parametrize(("parts", "beta", "expected"), [(4, 0.9, "equivalent"), (1, 0.8, "different")])
+def test_an_option_that_is_computed_from_gradients_is_as_exact_as_they_are(
+    parts: int, beta: float, expected: str, tmp_path: Path
+) -> None:
+    runs = (
+        partial(
+            train_in_parts,
+            cut,
+            False,
+            optimizer=lambda model, beta=of: Estimating(model.parameters(), beta=beta),
+            scale=1 / cut,
+            before_update=lambda model: None,
+        )
+        for cut, of in ((1, 0.9), (parts, beta))
+    )
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict == expected, verdict.explanation
+    assert verdict.cause == ("optimizer-state" if expected == "different" else None)
 
 
 def _train_by_two(folder: Path, twin: int, *, matrices_alone: bool) -> None:

@@ -60,3 +60,61 @@ def test_another_scale_is_seen_within_rounding(tmp_path: Path) -> None:
 def test_beside_single_precision_it_is_the_precision(tmp_path: Path) -> None:
     verdict = compared(partial(train, dtype=torch.float32), train, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "precision")
+
+
+class Logging(nn.Module):
+    """Keeps numbers in bf16 for a log, with a frozen scale of its own: none of the training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(32), requires_grad=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return (hidden.detach() * self.scale).bfloat16()
+
+
+class Teacher(nn.Module):
+    """Frozen, and under autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 32), nn.Linear(32, 4)
+        self.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            made: Tensor = self.last(torch.tanh(self.first(x)))
+        return made
+
+
+class Single(nn.Module):
+    def __init__(self, beside: type[nn.Module] | None, factor: float) -> None:
+        super().__init__()
+        self.first, self.last, self.factor = nn.Linear(8, 32), nn.Linear(32, 4), factor
+        self.beside = beside() if beside else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x))
+        if self.beside is not None:
+            self.beside(hidden if isinstance(self.beside, Logging) else x)
+        made: Tensor = self.last(hidden * self.factor)
+        return made
+
+
+def train_single(
+    folder: Path, twin: int, *, beside: type[nn.Module] | None, factor: float = 1.0, parts: int = 1
+) -> None:
+    torch.manual_seed(0)
+    model = Single(None, factor)
+    model.beside = beside() if beside else None
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    train_towards_one(model, optimizer, torch.randn(5, 16, 8), folder, twin, parts=parts)
+
+
+@pytest.mark.parametrize("beside", [Logging, Teacher])
+def test_what_no_gradient_comes_back_through_makes_no_coarse_training(beside: type[nn.Module], tmp_path: Path) -> None:
+    plain = partial(train_single, beside=beside)
+    assert compared(plain, partial(plain, parts=2), tmp_path / "right").verdict == "equivalent"
+    verdict = compared(plain, partial(plain, factor=1.01), tmp_path / "wrong")
+    assert (verdict.verdict, verdict.cause) == ("different", "forward")
+    assert verdict.distance_over_floor and verdict.distance_over_floor > 1000

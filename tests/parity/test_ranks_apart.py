@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 
 import trainparity
@@ -68,3 +70,49 @@ def test_a_recording_that_does_not_tell_which_is_judged_as_before(runs: Path, tm
     Trace(trace.layout, {name: a for name, a in trace.arrays.items() if not name.endswith("_apart")}).save(tmp_path)
     found = compare_folders(runs / "ddp", tmp_path)
     assert "different parameters after step 0: gradients are not all-reduced, or only" in str(found.explanation)
+
+
+class OwnShard(nn.Module):
+    """A layer of which each rank holds a part of its own, as Megatron does, behind a normalisation that all hold."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(6)
+        draws = torch.Generator().manual_seed(1 + rank)
+        self.part = nn.Parameter(0.3 * torch.randn(6, 4, generator=draws))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = all_reduce(torch.tanh(self.norm(x) @ self.part))
+        return made
+
+
+def train_own_shards(rank: int, folder: str) -> Tensor:
+    for name in SHARDED:
+        torch.manual_seed(0)
+        data = torch.randn(4, 16, 6)
+        for twin in range(3 if name == "shards" else 1):
+            torch.manual_seed(0)
+            model = OwnShard(rank)
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-1)
+            with trainparity.record(model, optimizer, f"{folder}/{name}", twin=twin):
+                for batch in data:
+                    optimizer.zero_grad()
+                    parts = batch.chunk(2 if name == "cut" else 1)
+                    for some in parts:
+                        (model(some).square().mean() / len(parts)).backward()
+                    for parameter in model.norm.parameters():
+                        dist.all_reduce(parameter.grad)
+                        parameter.grad *= 0.9 if name == "one-rank-shortens" and rank == 1 else 1.0
+                    optimizer.step()
+    return torch.zeros(1)
+
+
+SHARDED = ("shards", "cut", "one-rank-shortens")
+
+
+def test_what_ranks_hold_alike_in_one_run_alone_is_named_beside_shards_of_their_own(tmp_path: Path) -> None:
+    on_ranks(2, tmp_path, train_own_shards, str(tmp_path))
+    assert compare_folders(tmp_path / "shards", tmp_path / "cut").verdict == "equivalent"
+    found = compare_folders(tmp_path / "shards", tmp_path / "one-rank-shortens")
+    assert (found.verdict, found.cause) == ("different", "ranks-disagree"), found.reason
+    assert "(norm.weight, norm.bias: 2 of 3) after step 0" in str(found.explanation)

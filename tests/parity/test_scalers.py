@@ -74,3 +74,36 @@ def test_other_scales_matter_where_both_runs_clip_what_carries_them(
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert found.cause == cause, found.explanation
     assert (found.verdict == "different") == (cause is not None)
+
+
+def log_norm(folder: Path, twin: int = 0, *, when: str, limit: float = float("inf")) -> None:
+    """Ask for the gradient's norm with a limit, before the loss scale is taken out, or after, or not at all."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4096.0)
+    data = torch.randn(6, 16, 8)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in data:
+            optimizer.zero_grad()
+            scaler.scale(model(batch).square().mean()).backward()
+            if when == "before":
+                nn.utils.clip_grad_norm_(model.parameters(), limit)
+            scaler.unscale_(optimizer)
+            if when == "after":
+                nn.utils.clip_grad_norm_(model.parameters(), limit)
+            scaler.step(optimizer)
+            scaler.update()
+
+
+@pytest.mark.parametrize("limit", [float("inf"), 1e9, 1.0])
+@pytest.mark.parametrize("reference", ["after", "never"])
+def test_a_norm_that_is_asked_for_with_the_scale_in_it_matters_where_the_limit_cuts(
+    reference: str, limit: float, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        log_norm(tmp_path / "a", twin, when=reference, limit=limit)
+    log_norm(tmp_path / "b", when="before", limit=limit)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict == "different") == (limit == 1.0), found.explanation
+    assert found.cause == ("grad-scaler" if limit == 1.0 else None)

@@ -1,10 +1,15 @@
 """Twins that are no runs of the reference's training: the distance to them is no rounding, and excuses nothing."""
 
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from tests.support.against_twins import compared, train_towards_one
 from tests.support.synthetic import all_but, scaled, trace, twins
 from trainparity.parity.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
@@ -87,3 +92,28 @@ def test_a_twin_that_takes_another_path_through_the_model_is_a_twin() -> None:
     assert floor.flaw is None and torch.equal(floor["gradient"], whole["gradient"])
     known = [floor["activation"][:, columns], whole["activation"][:, columns]]
     assert torch.equal(*known) and judge_traces(reference, trace(twin=9), floor, 16.0).verdict == "equivalent"
+
+
+class CoarseMomentum(torch.optim.Optimizer):
+    """Keeps its momentum in bf16."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for parameter in self.param_groups[0]["params"]:
+            kept = self.state[parameter]
+            momentum = kept.get("momentum", torch.zeros_like(parameter).bfloat16())
+            kept["momentum"] = (0.9 * momentum.float() + parameter.grad).bfloat16()
+            parameter -= 0.1 * kept["momentum"].float()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_twins_of_a_single_matrix_whose_state_is_coarse_are_twins(seed: int, tmp_path: Path) -> None:
+    def train(folder: Path, twin: int, parts: int = 1) -> None:
+        torch.manual_seed(seed)
+        model = nn.Linear(256, 4)
+        train_towards_one(model, CoarseMomentum(model.parameters()), torch.randn(6, 32, 256), folder, twin, parts=parts)
+
+    assert compared(train, partial(train, parts=2), tmp_path).verdict == "equivalent"

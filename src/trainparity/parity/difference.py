@@ -16,6 +16,7 @@ from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_par
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.unrecorded_steps import left_to_rounding
 from trainparity.parity.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
@@ -80,11 +81,13 @@ class Difference:
             return self.chain.forward
         row = times(self.distances(kind)[self.row], self.floor[kind][self.row])
         others = set(self.made_otherwise) if kind == "update" else set()
-        return [
+        found = [
             name
             for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True)
             if multiple > self.margin or name in others
         ]
+        by_rounding = set(left_to_rounding(self)) if kind == "start" else set()
+        return found if set(found) - by_rounding - {ALL} else []
 
     @cached_property
     def made_otherwise(self) -> list[str]:

@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class Recorder:
     def __init__(self, session: Session, folder: Path, *, settings: Settings) -> None:
         self._session, self._settings = session, settings
         self.folder = folder
+        self._begun = time.time()
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
         if not _OPEN:
@@ -111,15 +113,15 @@ class Recorder:
         """Write what was recorded, on the first rank."""
         if self._session.rank:
             return
-        if run_folder.is_recorded(self.folder):
-            warnings.warn(f"{self.folder}: another run has recorded here since; its trace stays", stacklevel=4)
+        if run_folder.recorded_since(self._begun, self.folder):
+            warnings.warn(f"{self.folder}: a run that began later has recorded here; its trace stays", stacklevel=4)
             return
         if self.left_out:
             layout, others = self._session.watch.facts(), STEPS_OF_ALL.made - self._made_before
             Idle(parameters=layout["parameters"], optimizer=layout["optimizer"], steps_of_others=others).write(
                 self.folder / IDLE
             )
-        trace = self._session.trace(self._settings)
+        trace = self._session.trace(self._settings, begun=self._begun)
         if trace is None:
             return
         if self._curve:

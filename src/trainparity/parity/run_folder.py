@@ -36,9 +36,11 @@ def of_run(folder: str | Path) -> Path:
     """
     if not isinstance(folder, str | os.PathLike):
         raise TypeError(f"the folder is a {type(folder).__name__}; give a path: record(model, optimizer, folder)")
+    if not str(folder):
+        raise ValueError("the folder has no name; give a path: record(model, optimizer, folder)")
     place = Path(folder).absolute()
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"{place} is a file; give a folder to record into")
+    if (file := next((one for one in (place, *place.parents) if one.is_file()), None)) is not None:
+        raise ValueError(f"{file} is a file; give a folder to record into")
     return place
 
 
@@ -75,14 +77,16 @@ def format_of_reference(folder: Path) -> NumberFormat | None:
     return None
 
 
-def is_recorded(folder: Path) -> bool:
-    """Tell whether a run has been recorded there: where one begins, `remove_earlier` takes that of another away."""
-    return (folder / "trace.json").exists()
+def recorded_since(begun: float, folder: Path) -> bool:
+    """Tell whether a run has recorded there that began later, as an older one is stopped only now."""
+    with suppress(RecordError):
+        return Layout.read(folder / "trace.json").begun > begun
+    return False
 
 
 def remove_earlier(folder: Path) -> None:
     """Remove an earlier run's trace, its curve, its states and the traces of its twins, which measured its floor."""
-    if is_recorded(folder):
+    if (folder / "trace.json").exists():
         for twin in folder.glob("twins/*/trace.json"):
             twin.unlink()
     for name in ("trace.json", "curve.csv", IDLE):

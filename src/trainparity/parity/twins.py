@@ -143,7 +143,8 @@ def _parts(
         if _decided_elsewhere(reference, twin, row):
             return None
         found = growth[row][judged[row]]
-        limit = _ALONE if not others and (kind == "update" or row in begins) else _AT_ONCE
+        alone = not others and (kind == "update" or row in begins)
+        limit = _ALONE if alone or (kind == "update" and len(found) == 1) else _AT_ONCE
         if not bool((found > (limit if kind == "update" else _AT_ONCE)).any()):
             continue
         if not bool((found > limit).all()):
@@ -214,4 +215,7 @@ _AT_ONCE = 100
 """Times that all parameters of a right twin do not part at once; 9 were seen."""
 
 _ALONE = 1e4
-"""The same for the first step of a single twin, in roundings; 577 were seen, of sums over many positions."""
+"""The same for the first step of a single twin, in roundings; 577 were seen, of sums over many positions.
+
+And for the update of a single parameter: one number of a state that is kept in bf16 may round the other way.
+"""

@@ -1,7 +1,7 @@
 """Gradients as backward made them, where one run clips with PyTorch's function and the other by code of its own.
 
 The Recorder looks before PyTorch's function and at the update. What code of the loop's own has clipped would be held
-against what is not clipped yet; and a gradient that carries one loss scale there, against one that carries another.
+against what is not clipped yet; and a gradient that carries a loss scale there, against one that carries none.
 """
 
 import torch
@@ -21,25 +21,24 @@ def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:
         right: The run that is compared with it.
         noise: The floor of the whole gradient at each step: float64 [T].
     """
-    right = _of_one_scale(right, left)
+    left, right = _without_scale(left), _without_scale(right)
     return _without_own_clipping(left, right, noise), _without_own_clipping(right, left, noise)
 
 
-def _of_one_scale(trace: Trace, other: Trace) -> Trace:
-    """Return a trace with gradients that carry the other's loss scale, where both are clipped with another one in them.
+def _without_scale(trace: Trace) -> Trace:
+    """Return a trace without the loss scale in gradients that carried it where they were clipped, and are not cut.
 
-    They are recorded then. Not where a limit cuts them: with another scale it leaves another part.
+    They are recorded then. A loop may ask for their norm so. Where a limit cuts them it leaves another part.
     """
-    arrays = trace.arrays, other.arrays
-    both = torch.stack([(one["scale/clipped"] != 0) & (one["clip/cuts"] == 0) for one in arrays]).all(0)
-    ours, theirs = (one["scale/value"] for one in arrays)
-    rows = both & (ours > 0) & (theirs > 0) & (ours != theirs)
+    arrays = trace.arrays
+    rows = (arrays["scale/clipped"] != 0) & (arrays["clip/cuts"] == 0) & (arrays["scale/left"] == 0)
+    rows = rows & (arrays["scale/value"] > 0)
     if not rows.any():
         return trace
-    factors = torch.where(rows, theirs / ours, 1.0)
-    carried = {name: trace.arrays[name] for name in _CARRYING}
-    found = {name: array * factors.view(-1, *[1] * (array.ndim - 1)) for name, array in carried.items()}
-    return Trace(trace.layout, trace.arrays | found)
+    factors = torch.where(rows, 1 / arrays["scale/value"], 1.0)
+    found = {name: arrays[name] * factors.view(-1, *[1] * (arrays[name].ndim - 1)) for name in _CARRYING}
+    found["scale/clipped"] = torch.where(rows, 0, arrays["scale/clipped"])
+    return Trace(trace.layout, arrays | found)
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:

@@ -121,13 +121,16 @@ def _part_alike(left: float, right: float) -> bool:
 
 
 def _own_numbers(difference: Difference) -> list[float]:
-    """Return each parameter's gradient as a multiple of the reference's; empty where one is none, or all are longer."""
+    """Return each parameter's gradient as a multiple of the reference's; empty where one is none, or is lengthened."""
     applied = torch.logical_or(*(norms > 0 for norms in difference.at("applied/norm")))
     pairs = zip(*(_at(trace, difference.row)[applied] for trace in difference.traces), strict=True)
     found = [fit(left, right) for left, right in pairs if left.any() or right.any()]
     factors = [factor for factor, rest in found if rest < 1e-3 and factor > 0]
     shorter = all(factor < 1 + 1e-3 for factor in factors) or all(factor > 1 - 1e-3 for factor in factors)
     several = sum(abs(factor - 1) > 1e-3 for factor in factors) > 1
+    shortened = difference.traces[int(bool(factors) and min(factors) < 1 - 1e-3)]
+    made, total = _made_and_recorded(shortened, difference.row)
+    shorter = shorter and bool(total.norm() < made.norm() * (1 - _CHANGED))
     one = bool(factors) and max(factors) - min(factors) <= 1e-3 * max(factors)  # which a loss that is scaled makes
     return factors if len(factors) == len(found) and shorter and several and not one else []
 

@@ -84,8 +84,20 @@ def _apart(difference: Difference, name: str) -> Tensor:
     values, used = difference.pair(SETTING + name), difference.pair(SETTING + _BESIDE.get(name, name))
     if values is None:
         return torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)
-    apart = ~torch.isclose(*values, rtol=1e-6, atol=0.0, equal_nan=True)
+    tolerance = _COMPUTED if name != "lr" and _is_computed(difference, name) else 1e-6
+    apart = ~torch.isclose(*values, rtol=tolerance, atol=0.0, equal_nan=True)
     return apart & ((used[0] != 0) | (used[1] != 0)) if used is not None and name in _BESIDE else apart
+
+
+def _is_computed(difference: Difference, name: str) -> bool:
+    """Tell whether both optimizers change an option from one number on in each step, as Prodigy what it estimates."""
+    options = [trace.arrays[SETTING + name] for trace in difference.traces]
+    changed = [(option[1:] != option[:-1]).any() for option in options]
+    return all(changed) and torch.equal(options[0][0], options[1][0])
+
+
+_COMPUTED = 1e-3
+"""Part of itself by which an option may differ that optimizers compute from gradients."""
 
 
 def updated(difference: Difference) -> Tensor:

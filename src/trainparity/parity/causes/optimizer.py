@@ -58,6 +58,28 @@ def optimizer_options(difference: Difference) -> Finding | None:
     return Finding(f"other options: {what}", {"options": names, "optimizers": classes})
 
 
+def _restored_otherwise(difference: Difference) -> Finding | None:
+    """Find a state that training begins with, and that is another one by more than gradients are apart, as in bf16."""
+    ours, theirs = difference.at("state/norm")
+    kept = (ours > 0) & (theirs > 0)
+    if difference.row or not bool(kept.any()):
+        return None
+    noise = torch.clamp(difference.floor["gradient"][0, :-1], min=difference.left.layout.unit_roundoff)
+    apart = (ours / theirs - 1).abs()[kept]
+    if bool((apart / noise[kept]).median() <= _RESTORED):
+        return None
+    by = exact(float(apart.median()), 2)
+    return Finding(
+        f"before its first step the optimizer's state differs, of half of the parameters by {by} of its length or "
+        "more: it was not restored as it was saved",
+        {"norm_of_the_state": facts.state_norms(difference)},
+    )
+
+
+_RESTORED = 16
+"""Times the noise of its gradient by which the state of half of all parameters does not part before training begins."""
+
+
 def _against(difference: Difference, name: str) -> str:
     """Write an option's value in both runs, of the parameter where they are furthest apart."""
     if name in facts.choices(difference):
@@ -177,7 +199,7 @@ def optimizer_state(difference: Difference) -> Finding | None:
     steps, total = difference.numbers("optimizer_step"), facts.state_norms(difference)
     agree = not none_kept and facts.states_agree(difference, max(1e-3, difference.tolerance))
     if agree and steps[0] == steps[1]:
-        return None
+        return _restored_otherwise(difference)
     lost = ""
     if min(total) == 0 < max(total):
         lost = " (one of them has none: lost on resume, or with an optimizer made anew)"

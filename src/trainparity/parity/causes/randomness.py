@@ -81,13 +81,19 @@ def _hidden_inside(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not all(difference.numbers("rank/drew")) or same_cut(difference) or not only_inside(difference):
         return None
-    if not chain.reached or not chain.backward:
+    if not chain.reached or not chain.backward or not _drops(difference):
         return None
     return Finding(
         "the forward pass draws random numbers, for other micro-batches; what they change is so small in the outputs "
         f"of the model that these agree, and the gradient of the output of {chain.backward[-1]} shows it",
         {"modules": chain.backward, "equal": EQUAL},
     )
+
+
+def _drops(difference: Difference) -> bool:
+    """Tell whether a module is there to draw, by its class: a number that is drawn for a log makes no difference."""
+    kinds = (kind.lower() for kind in difference.left.layout.modules.values())
+    return any(word in kind for kind in kinds for word in ("drop", "stochastic", "noise"))
 
 
 def _one_is_compiled(difference: Difference) -> bool:

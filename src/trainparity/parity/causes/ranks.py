@@ -52,7 +52,8 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         evidence = _evidence(side, trace, row)
         missing = trace.arrays["rank/missing"][row]
         partial = _named(trace, missing.any(0) & ~missing.all(0))
-        apart = _apart(trace, "rank/gradient_apart", row)
+        other = difference.right if trace is difference.left else difference.left
+        apart = _named(trace, (_apart(trace, _GRADIENTS) & ~_apart(other, _GRADIENTS))[row])
         if partial:
             evidence["on_some_ranks_only"] = partial
             what = f"{some(partial)} got a gradient on some ranks only"
@@ -61,7 +62,7 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         else:
             which = f" ({_counted(trace, apart)})" if apart else ", or only some of them"
             what = f"gradients are not all-reduced{which}"
-        held = _apart(trace, "rank/weight_apart", row)
+        held = _named(trace, (_apart(trace, _WEIGHTS) & ~_apart(other, _WEIGHTS))[row])
         which = f" ({_counted(trace, held)})" if held else ""
         why = f"the ranks of {side} hold different parameters{which} after step {trace.layout.steps[row]}: {what}"
         return Finding(why, evidence, _ALIKE if evidence["gradients_agree"] and not partial else "")
@@ -73,9 +74,13 @@ def _named(trace: Trace, which: Tensor) -> list[str]:
     return [name for name, marked in zip(trace.layout.parameters, which.tolist(), strict=True) if marked]
 
 
-def _apart(trace: Trace, name: str, row: int) -> list[str]:
-    """Return which parameters ranks have others of, by the mask of that name; none where it was not recorded."""
-    return _named(trace, trace.arrays[name][row]) if name in trace.arrays else []
+def _apart(trace: Trace, name: str) -> Tensor:
+    """Return which parameters ranks have others of, by the mask of that name: bool [T, P]; none without it."""
+    nothing = torch.zeros(len(trace.layout.steps), len(trace.layout.parameters), dtype=torch.bool)
+    return trace.arrays.get(name, nothing).bool()
+
+
+_WEIGHTS, _GRADIENTS = "rank/weight_apart", "rank/gradient_apart"
 
 
 def _counted(trace: Trace, names: list[str]) -> str:
@@ -185,8 +190,12 @@ def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
     row = disagreement(difference.left, difference.right)
     if row is None:
         return
-    for side, trace in zip(difference.runs, difference.traces, strict=True):
-        if _disagree(trace)[row] and (row <= difference.row or not _gradients_agree(trace, difference.row)):
+    left, right = difference.traces
+    for side, trace, other in zip(difference.runs, (left, right), (right, left), strict=True):
+        more = not _disagree(other)[row] or bool((_apart(trace, _WEIGHTS) & ~_apart(other, _WEIGHTS))[row].any())
+        if not _disagree(trace)[row] or not more:
+            continue
+        if row <= difference.row or not _gradients_agree(trace, difference.row):
             yield side, trace, row
 
 
@@ -207,10 +216,12 @@ def _evidence(side: str, trace: Trace, row: int) -> Evidence:
 def disagreement(left: Trace, right: Trace) -> int | None:
     """Return the first traced row after which the ranks of one run alone did not hold the same parameters.
 
-    Where those of both do, in the same steps, it is meant: ranks that average their weights every so many steps.
+    Where those of both do, of the same parameters in the same steps, it is meant: ranks that hold shards of their own,
+    or average their weights every so many steps.
     """
-    alone = (_disagree(left) != _disagree(right)).nonzero()
-    return int(alone[0]) if len(alone) else None
+    alone = (_disagree(left) != _disagree(right)) | (_apart(left, _WEIGHTS) != _apart(right, _WEIGHTS)).any(1)
+    rows = alone.nonzero()
+    return int(rows[0]) if len(rows) else None
 
 
 def agree(trace: Trace) -> bool:

@@ -32,8 +32,8 @@ def divided_otherwise(difference: Difference) -> Finding | None:
         return None
     if not chain.judged or chain.one_sided or chain.other_bits or chain.given_other_bits:
         return None
-    if difference.own_scale is not None and not backward_makes_equal(difference):
-        return None
+    if difference.own_scale is not None and not (backward_makes_equal(difference) and _are_all(difference, names)):
+        return None  # where what a rank makes is seen, and not all of it is changed, it is no sum over ranks
     fits = multiples_of_gradients(difference)
     factors, left_over = zip(*(fits[name] for name in names), strict=True)
     if max(left_over) > tolerance_of(difference):
@@ -52,3 +52,9 @@ def divided_otherwise(difference: Difference) -> Finding | None:
             "equal": [*EQUAL, "gradients of all modules"],
         },
     )
+
+
+def _are_all(difference: Difference, names: list[str]) -> bool:
+    """Tell whether these are all parameters with a gradient."""
+    ours, theirs = difference.norms("gradient")
+    return set(names) >= set(difference.named((ours > 0) | (theirs > 0)))

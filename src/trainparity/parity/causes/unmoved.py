@@ -10,6 +10,7 @@ from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, norms, stored_rounding
 from trainparity.parity.floor import NOTHING_ELSE
+from trainparity.parity.recording.names import INPUT
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.names import some
 
@@ -42,6 +43,8 @@ def _gone(difference: Difference) -> list[str]:
         return []
     large = [(each > _LARGE * torch.linalg.vector_norm(each, dim=1, keepdim=True)).all(0) for each in lengths]
     more_than_rounding = difference.floor["gradient"][difference.row, :-1] < NOTHING_ELSE
+    none = [trace.arrays["rank/missing"][difference.row :].all(1) for trace in difference.traces]
+    more_than_rounding |= (none[0].all(0) & ~none[1].any(0)) | (none[1].all(0) & ~none[0].any(0))
     return difference.named(((ours.all(0) & large[1]) | (theirs.all(0) & large[0])) & more_than_rounding)
 
 
@@ -147,7 +150,7 @@ def frozen_parameter(difference: Difference) -> Finding | None:
     # Where modules return something else, a weight may be given zeros: its gradient is zero, and it trains.
     frozen_in_one = _frozen(difference)
     seen_to_end = difference.stage == "gradient" or bool(_gone(difference))
-    if not frozen_in_one and (difference.chain.forward or not seen_to_end):
+    if not frozen_in_one and (_returns_otherwise(difference) or not seen_to_end):
         return None
     left, right = difference.norms("gradient")
     names = list(difference.left.layout.parameters)
@@ -167,6 +170,12 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         f"{difference.who(not has)})",
         {"parameters": odd, **({"requires_grad_differs": frozen} if frozen else {})},
     )
+
+
+def _returns_otherwise(difference: Difference) -> bool:
+    """Tell whether modules return something else; one that is given features in one run is not seen given the data."""
+    chain = difference.chain
+    return not all(name.startswith(INPUT) for name in chain.forward) or bool(chain.forward and not chain.outputs_agree)
 
 
 def _is_term_left_out(difference: Difference) -> bool:

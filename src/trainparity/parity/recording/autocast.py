@@ -27,15 +27,18 @@ class Autocast:
         self._now, self._device = None, device_of(self._model).type
         self._look()
 
-    def see(self) -> None:
-        """Look where a module inside of a pass is called, if none was seen before."""
-        if self._now is None:
+    def see(self, module: nn.Module) -> None:
+        """Look where a module inside of a pass is called, if none was seen before: one with something to train."""
+        if self._now is None and torch.is_autocast_enabled(self._device) and _is_trained(module):
             self._look()
 
     def returned(self, module: nn.Module, output: Any) -> None:
-        """Look at what a module inside of a pass returns: it may cast its weights to the format that it is given."""
-        if self._now is None and isinstance(output, Tensor) and output.dtype in _HALF:
-            own = [p for p in module._parameters.values() if p is not None and is_inexact(p)]
+        """Look at what a module inside of a pass returns: it may cast its weights to the format that it is given.
+
+        What no gradient comes back through, as numbers for a log or a frozen teacher's, is none of the training.
+        """
+        if self._now is None and isinstance(output, Tensor) and output.dtype in _HALF and output.requires_grad:
+            own = [p for p in module._parameters.values() if p is not None and p.requires_grad and is_inexact(p)]
             if own and all(number_format(p.dtype).unit_roundoff < _HALF[output.dtype] for p in own):
                 self._show(output.dtype)
 
@@ -54,6 +57,10 @@ class Autocast:
     def end(self) -> None:
         """Keep what the step's passes showed."""
         self.computes = self._now
+
+
+def _is_trained(module: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 _HALF = {dtype: number_format(dtype).unit_roundoff for dtype in (torch.float16, torch.bfloat16)}

@@ -136,7 +136,7 @@ class ForwardHooks:
                 if not self._begin_pass(module, inputs, keywords):
                     return
             else:  # `forward` itself may switch it on, as Accelerate's does
-                self.autocast.see()
+                self.autocast.see(module)
                 self._order.look(module, inputs, self.origins.given)
                 self._passes[-1].views.look(inputs)
             self._depth += 1

@@ -19,11 +19,13 @@ def identities(samples: str | Samples | None) -> Samples | None:
     """Return what tells the samples, given by itself or as the name of one of the forward's arguments.
 
     Raises:
-        TypeError: by what is returned, where it gives no integers.
+        TypeError: it is neither; and by what is returned, where it gives no integers.
         KeyError: by what is returned, where there is no such argument.
     """
     if samples is None:
         return None
+    if not callable(samples) and not (isinstance(samples, str) and samples):
+        raise TypeError(f"samples is {samples!r}; give the name of an argument of the model's forward, or a function")
     given = samples if callable(samples) else _argument(samples)
 
     def checked(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:

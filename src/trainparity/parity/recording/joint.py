@@ -130,6 +130,8 @@ def joined(optimizers: Any) -> Any:
     if not members:
         kind = type(optimizers).__name__
         raise TypeError(f"the optimizer is a {kind} that holds none; give one, or a list of those that step together")
+    if len({*map(id, members)}) < len(members):
+        raise ValueError("one optimizer is given twice; give each of those that step together once")
     if len(members) == 1:
         return members[0]
     # Called what its members are: an optimizer for each parameter is no other kind than one for all.

@@ -11,12 +11,23 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.tensor import DTensor
+    from torch.masked import MaskedTensor
     from typing_extensions import TypeIs
 
 
 def is_dtensor(value: object) -> "TypeIs[DTensor]":
     """Tell whether a tensor is spread over a device mesh."""
     return _is("torch.distributed.tensor", "DTensor", value)
+
+
+def is_awaited(value: object) -> bool:
+    """Tell whether a tensor is what a collective will have returned."""
+    return _is("torch.distributed._functional_collectives", "AsyncCollectiveTensor", value)
+
+
+def is_masked(value: object) -> "TypeIs[MaskedTensor]":
+    """Tell whether a tensor is masked (`torch.masked`)."""
+    return _is("torch.masked", "MaskedTensor", value)
 
 
 def is_fsdp(module: object) -> "TypeIs[FSDPModule]":

@@ -67,7 +67,7 @@ class Origins:
     @unseen
     def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
         """Add a call without gradients: it may be a frozen part, whose output another part is given."""
-        self._returned.add_aside(inputs, keywords, list(tensors(output)))
+        self._returned.add_aside(module, inputs, keywords, list(tensors(output)))
         given = identifying(inputs, keywords)
         if given is not None and self._samples is None and not self._expected:
             self.aside += hash_of(row_digests(given[None] if is_one_sample(given, module) else given).cpu())
@@ -82,7 +82,7 @@ class Origins:
         given, self.given = identifying(inputs, keywords), None
         if given is None:
             return None
-        if (arguments := self._returned.given_aside(given)) is not None:
+        if (arguments := self._returned.given_aside(module, given)) is not None:
             inputs, keywords = arguments
             given = identifying(inputs, keywords)
             if given is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from trainparity.parity.recording.identity import identifying
@@ -26,17 +26,19 @@ class Returned:
         """Of the step before."""
         self._aside: tuple[Any, Any, list[Tensor]] | None = None
         """Arguments and results of a call without gradients: it may be a frozen part's."""
+        self._first_aside: tuple[nn.Module, Any, Any] | None = None
+        """The first such call of this micro-batch: what others make of it may be features."""
 
     def begin(self) -> None:
         """Begin a step."""
         self._past, self._kept = self._kept, []
-        self._now, self._aside = [], None
+        self._now, self._aside, self._first_aside = [], None, None
 
     def end_micro_batch(self, *, keep: bool) -> None:
         """Begin a micro-batch; `keep` what was returned in the last one, where another model may be given it yet."""
         if keep:
             self._kept += [(one, [tensor.detach() for tensor in made]) for one, made in self._now]
-        self._now = []
+        self._now, self._first_aside = [], None
 
     def add(self, found: Pass, made: list[Tensor]) -> None:
         """Add what a pass returned."""
@@ -46,15 +48,22 @@ class Returned:
         """Return what the passes of this micro-batch have returned."""
         return [tensor for _, made in self._now for tensor in made]
 
-    def add_aside(self, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
+    def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
         """Add what a call without gradients was given and returned, in place of the last such call."""
         self._aside = inputs, keywords, made
+        self._first_aside = self._first_aside or (module, inputs, keywords)
 
-    def given_aside(self, given: Tensor) -> tuple[Any, Any] | None:
-        """Return the arguments of the last call without gradients if it made a tensor; once."""
-        if self._aside is None or not _shares(given, self._aside[2]):
+    def given_aside(self, module: nn.Module, given: Tensor) -> tuple[Any, Any] | None:
+        """Return the arguments of the call without gradients that made what a module is given; once."""
+        if self._aside is not None and _shares(given, self._aside[2]):
+            (inputs, keywords, _), self._aside = self._aside, None
+            return inputs, keywords
+        if self._first_aside is None or module is self._first_aside[0] or given.grad_fn is not None:
             return None
-        (inputs, keywords, _), self._aside = self._aside, None
+        _, inputs, keywords = self._first_aside
+        if not _may_be_features(given, identifying(inputs, keywords)):
+            return None
+        self._first_aside = None
         return inputs, keywords
 
     def source(self, given: Tensor) -> Pass | None:
@@ -81,6 +90,17 @@ class Returned:
             frozen = Pass(False, 0, torch.zeros(0))
             frozen.of(row_digests(source).cpu())
             self._now.append((frozen, made))
+
+
+def _may_be_features(given: Tensor, source: Tensor | None) -> bool:
+    """Tell whether functions, of which nothing is seen, may have made a tensor of what parts return for a batch.
+
+    Each sample is a point then that was an image, a sequence or tokens before; views of a sample have one form.
+    """
+    if source is None or not given.ndim or not source.ndim or len(given) != len(source):
+        return False
+    of_tokens = given.is_floating_point() and not source.is_floating_point()
+    return given.ndim < source.ndim or of_tokens
 
 
 def _source(given: Tensor, passes: _Made) -> Pass | None:

@@ -126,8 +126,13 @@ class Session:
         self._keeping.leave()
         self.watch.close()
 
-    def trace(self, settings: Settings) -> Trace | None:
-        """Return the trace, with facts of the loop to be shown beside a verdict; None if no step was traced."""
+    def trace(self, settings: Settings, *, begun: float = 0.0) -> Trace | None:
+        """Return the trace, with facts of the loop to be shown beside a verdict; None if no step was traced.
+
+        Args:
+            settings: These facts.
+            begun: When recording began, in seconds since 1970; 0: that is not to be noted.
+        """
         if not self._steps:
             return None
         arrays, computes = self.stacked(), self._computes()
@@ -137,6 +142,7 @@ class Session:
         end, written = self.watch.end_of_run.seen()
         layout = Layout(
             steps=self._steps,
+            begun=begun,
             made=self._made,
             written=written,
             window=self._plan.window,

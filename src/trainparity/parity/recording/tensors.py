@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import as_real, where_float64_is
-from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.kinds import is_awaited, is_dtensor, is_masked
 
 
 def tensors(values: Any) -> Iterable[Tensor]:
@@ -23,22 +24,49 @@ _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bs
 def numbers_of(tensor: Tensor) -> Tensor:
     """Return all numbers of a tensor of any kind: [L]. Of a meta tensor, and of one whose memory is freed, none.
 
-    A sparse gradient, as that of an embedding, has all its zeros; a nested tensor those of its parts, one after the
-    other; complex numbers are two each; a quantised tensor's are what they stand for, those of a format that nothing
-    is computed in (fp4, int4) their bytes.
+    A sparse gradient, as that of an embedding, has all its zeros, and a large matrix, as a graph's edges, its values,
+    and these times their places; a nested tensor has those of its parts, one after the other, and so has one that
+    wraps others, as a masked one; complex numbers are two each; a quantised tensor's are what they stand for, those of
+    a format that nothing is computed in (fp4, int4) their bytes.
     """
     tensor = tensor.detach()
     if tensor.is_meta or is_freed(tensor):
         return torch.zeros(0)
-    if tensor.is_nested:
-        return torch.cat([numbers_of(part) for part in tensor.unbind()] or [torch.zeros(0)])
+    if (parts := _parts(tensor)) is not None:
+        return torch.cat([numbers_of(part) for part in parts] or [torch.zeros(0)])
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     dense = as_real(tensor.to_dense() if tensor.layout in _SPARSE or tensor.is_mkldnn else tensor)
     return (dense.view(torch.uint8) if dense.dtype in _BYTES else dense).flatten()
 
 
-_BYTES = {torch.float4_e2m1fn_x2, torch.bits8}
+def _parts(tensor: Tensor) -> list[Tensor] | None:
+    """Return the tensors that one is made of, none of one that nobody can look into; None of a plain one."""
+    if tensor.is_nested:
+        return [*tensor.unbind()]
+    if is_wrapper(tensor):
+        if is_traceable_wrapper_subclass(tensor):
+            return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        masked: Any = tensor
+        return [masked.get_data(), masked.get_mask()] if is_masked(tensor) else []
+    if tensor.layout in _SPARSE and tensor.numel() > _MOST_DENSE:
+        entries = tensor.to_sparse(layout=torch.sparse_coo).coalesce()
+        if not entries.dense_dim():  # else rows of a gradient, as of an embedding: it is as large as the weights
+            at = entries.indices() / torch.tensor(entries.shape, device=entries.device)[:, None]
+            return [entries.values(), *(entries.values() * places for places in at)]
+    return None
+
+
+def is_wrapper(tensor: Tensor) -> bool:
+    """Tell whether a tensor of a class of its own handles what is computed with it, as a masked one does.
+
+    A shard is none, of which more is known, nor what a collective returns before it is waited for.
+    """
+    handles = type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    return handles and not (is_dtensor(tensor) or tensor.is_nested or is_awaited(tensor))
+
+
+_BYTES = {torch.float4_e2m1fn_x2, torch.bits8, torch.bits16, torch.bits1x8, torch.bits2x4, torch.bits4x2}
 _BYTES |= {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in range(1, 8)}
 """Formats that torch stores, and doesn't turn into others."""
 
@@ -70,14 +98,22 @@ def as_dense(tensor: Tensor) -> Tensor:
 
 
 def has_rows(tensor: Tensor) -> bool:
-    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not."""
-    return tensor.ndim > 0 and tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not.
+
+    Nor does one that wraps others, nor one in a format that nothing is computed in.
+    """
+    return tensor.ndim > 0 and _is_plain(tensor)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Tell whether a tensor has numbers to compute with, each in its place."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+    return strided and tensor.dtype not in _BYTES and not is_wrapper(tensor)
 
 
 def in_memory(tensor: Tensor) -> bool:
     """Tell whether a tensor has numbers that can be looked at."""
-    strided = tensor.layout == torch.strided and not (is_dtensor(tensor) or tensor.is_nested or tensor.is_meta)
-    return strided and tensor.numel() > 0
+    return _is_plain(tensor) and not is_dtensor(tensor) and tensor.numel() > 0
 
 
 def rows_of(tensor: Tensor) -> Tensor:

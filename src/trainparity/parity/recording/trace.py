@@ -35,6 +35,8 @@ class Layout(Record):
     buffers: dict[str, list[int]]
     steps: list[int]
     """The T optimizer steps that are traced, from 0."""
+    begun: float = 0.0
+    """When recording began, in seconds since 1970; 0: not noted."""
     made: int = 0
     """How many steps were made; 0: an earlier version has not written it."""
     written: bool = False

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.formats import is_inexact
-from trainparity.parity.recording.tensors import has_rows, tensors
+from trainparity.parity.recording.tensors import in_memory, tensors
 
 
 class Views:
@@ -22,7 +22,7 @@ class Views:
         """`given` is what the model is given."""
         groups: dict[torch.Size, list[Tensor]] = {}
         for tensor in given:
-            if has_rows(tensor) and tensor.ndim > 1 and is_inexact(tensor):
+            if in_memory(tensor) and tensor.ndim > 1 and is_inexact(tensor):
                 groups.setdefault(tensor.shape, []).append(tensor)
         self._sought = {len(group) for group in groups.values() if len(group) > 1}
         self._all = sum(map(len, groups.values()))
@@ -42,7 +42,7 @@ class Views:
 
     @unseen
     def _look(self, values: Any) -> None:
-        for tensor in filter(has_rows, tensors(values)):
+        for tensor in filter(_has_rows, tensors(values)):
             found = {count for count in self._sought if self._holds(tensor, count)}
             self._sought -= found
             self._found |= found
@@ -51,7 +51,7 @@ class Views:
 
     @unseen
     def _keep(self, output: Any) -> None:
-        for tensor in filter(has_rows, tensors(output)):
+        for tensor in filter(_has_rows, tensors(output)):
             self._single[tensor.shape] = [*self._single.get(tensor.shape, []), tensor.detach()][-_KEPT * self._all :]
 
     def let_go(self) -> None:
@@ -71,6 +71,11 @@ class Views:
         single = self._single.get(torch.Size([each, *tensor.shape[1:]]), [])
         alike = [one for one in single if (one.device, one.dtype) == (tensor.device, tensor.dtype)]
         return not rest and all(any(torch.equal(part, one) for one in alike) for part in tensor.chunk(count))
+
+
+def _has_rows(tensor: Tensor) -> bool:
+    """Tell whether a tensor has rows here, which a shard's do not all lie in."""
+    return tensor.ndim > 0 and in_memory(tensor)
 
 
 _KEPT = 2

@@ -1,0 +1,75 @@
+"""Runs of which earlier steps were not recorded: what rounding has parted there is no fault of theirs."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import trainparity
+from tests.support.against_twins import compared
+
+BEFORE, STEPS = 6, 6
+
+
+class Attending(nn.Module):
+    """Attention: the bias of its keys has no gradient but rounding, of which Adam makes whole steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made, _ = self.attention(x, x, x, need_weights=False)
+        scores: Tensor = self.head(made.mean(1))
+        return scores
+
+
+def train(
+    folder: Path, twin: int, *, before: int = 1, parts: int = 1, smoothing: float = 0.0, restored: str = "as saved"
+) -> None:
+    """Train some steps in `before` parts, and the rest, which is recorded, in `parts`."""
+    torch.manual_seed(0)
+    model = Attending()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    batches, labels = torch.randn(BEFORE + STEPS, 16, 6, 16), torch.randint(0, 5, (BEFORE + STEPS, 16))
+
+    def make_step(step: int, cut: int, smoothing: float) -> None:
+        optimizer.zero_grad()
+        for some, wanted in zip(batches[step].chunk(cut), labels[step].chunk(cut), strict=True):
+            (cross_entropy(model(some), wanted, label_smoothing=smoothing) / cut).backward()
+        optimizer.step()
+
+    for step in range(BEFORE):
+        make_step(step, before, 0.0)
+    if restored == "nothing":
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for state in optimizer.state.values():
+        if restored == "in bf16":
+            state["exp_avg"] = state["exp_avg"].bfloat16().float()
+            state["exp_avg_sq"] = state["exp_avg_sq"].bfloat16().float()
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(BEFORE, BEFORE + STEPS):
+            make_step(step, parts, smoothing)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_another_cut_before_it_is_the_same_training(parts: int, tmp_path: Path) -> None:
+    found = compared(train, partial(train, before=2, parts=parts), tmp_path)
+    assert found.verdict == "equivalent", (found.reason, found.explanation)
+
+
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ({"smoothing": 0.1}, "loss-or-targets"),
+        ({"restored": "nothing"}, "optimizer-state"),
+        ({"restored": "in bf16"}, "optimizer-state"),
+    ],
+)
+def test_faults_are_named(before: int, fault: dict[str, str | float], cause: str, tmp_path: Path) -> None:
+    found = compared(train, partial(train, before=before, **fault), tmp_path)  # type: ignore[arg-type]
+    assert (found.verdict, found.cause) == ("different", cause), (found.explanation, found.reason)
