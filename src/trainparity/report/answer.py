@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainparity.records.numbers import number
-from trainparity.records.verdict import FURTHEST_RIGHT_RUN, Verdict
+from trainparity.records.verdict import Verdict
 from trainparity.report.format import evidence
 from trainparity.report.styles import STYLES
 
@@ -23,7 +23,8 @@ def show(answer: Verdict, console: Console) -> None:
             line += "; what is said below is no rounding, however small"
         console.print(Text(f"{line}), over {answer.extent}"))
     if answer.lies_far and not answer.confirmation:
-        console.print(Text(f"  {_FAR}", style="yellow"))
+        seen = f"right runs that were tried lay within {number(answer.furthest_right)} times"
+        console.print(Text(f"  {seen}: {_FAR}", style="yellow"))
     for line in answer.not_compared:
         console.print(Text(f"  {line}", style="yellow"))
     if answer.confirmation and not answer.cause:
@@ -49,11 +50,8 @@ def show(answer: Verdict, console: Console) -> None:
             console.print(Text(f"    {line}", style="dim"))
 
 
-_FAR = (
-    f"right runs that were tried lay within {number(FURTHEST_RIGHT_RUN)} times: record more twins, or let float64 "
-    "tell, as `trainparity ab` and `trainparity check` do"
-)
-"""What is said of an `equivalent` that lies further."""
+_FAR = "record more twins, or let float64 tell, as `trainparity ab` and `trainparity check` do"
+"""What to do with an `equivalent` that lies further than right runs do."""
 
 _OF_THE_ENVIRONMENT = ("precision", "randomness", "forward", "unknown")
 """Causes that another version, device or flag may be behind."""

@@ -106,6 +106,11 @@ def _state_lost(difference: Difference) -> bool:
     return all(kept) and (none_left or bool(_moments_lost(difference) or _without_state(difference)))
 
 
+def lost_at_the_start(difference: Difference) -> bool:
+    """Tell whether training goes on with nothing of the state that it had, in one run alone: resumed by weights."""
+    return not difference.row and _state_lost(difference)
+
+
 def _moments_lost(difference: Difference) -> int:
     """Return how many parameters have a moment of zeros in one run alone, if that is most of those that have moments.
 

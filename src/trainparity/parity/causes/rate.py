@@ -5,6 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.optimizer import lost_at_the_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -48,7 +49,7 @@ def learning_rate(difference: Difference) -> Finding | None:
 )
 def schedule(difference: Difference) -> Finding | None:
     """The learning rate runs otherwise over time."""
-    if not _differs(difference):
+    if not _differs(difference) or lost_at_the_start(difference):
         return None
     left, right = _rates(difference)
     speed = _speed(left, right)
