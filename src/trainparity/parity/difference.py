@@ -86,8 +86,8 @@ class Difference:
             for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True)
             if multiple > self.margin or name in others
         ]
-        by_rounding = set(left_to_rounding(self)) if kind == "start" else set()
-        return found if set(found) - by_rounding - {ALL} else []
+        by_rounding = left_to_rounding(self) if kind == "start" else []
+        return [] if by_rounding and set(found) <= {*by_rounding, ALL} else found
 
     @cached_property
     def made_otherwise(self) -> list[str]:

@@ -66,7 +66,7 @@ def _restored_otherwise(difference: Difference) -> Finding | None:
         return None
     noise = torch.clamp(difference.floor["gradient"][0, :-1], min=difference.left.layout.unit_roundoff)
     apart = (ours / theirs - 1).abs()[kept]
-    if bool((apart / noise[kept]).median() <= _RESTORED):
+    if not bool((apart / noise[kept]).median() > _RESTORED):
         return None
     by = exact(float(apart.median()), 2)
     return Finding(
