@@ -63,8 +63,8 @@ def test_an_equivalent_says_what_would_have_been_seen_and_whether_the_floor_was_
 
 def test_of_an_equivalent_beyond_where_right_runs_lie_it_says_what_can_tell() -> None:
     far, near = pair("ddp", distance_over_floor=7.3), pair("ddp", distance_over_floor=4.5)
-    assert "within 3.50 times" in printed(pair("ddp", distance_over_floor=4.5, margin=5.0))  # a coarse format's
-    assert "right runs that were tried lay within 5 times: record more twins" in printed(far)
+    assert "beyond 3.50 times" in printed(pair("ddp", distance_over_floor=4.5, margin=5.0))  # a coarse format's
+    assert "right runs seldom lie beyond 5 times: record more twins" in printed(far)
     assert "right runs" not in printed(near) + printed(far.model_copy(update={"confirmation": "the same there"}))
     assert "right runs" not in printed(far.model_copy(update={"verdict": "different"}))
 

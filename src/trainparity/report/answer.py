@@ -23,7 +23,7 @@ def show(answer: Verdict, console: Console) -> None:
             line += "; what is said below is no rounding, however small"
         console.print(Text(f"{line}), over {answer.extent}"))
     if answer.lies_far and not answer.confirmation:
-        seen = f"right runs that were tried lay within {number(answer.furthest_right)} times"
+        seen = f"right runs seldom lie beyond {number(answer.furthest_right)} times"
         console.print(Text(f"  {seen}: {_FAR}", style="yellow"))
     for line in answer.not_compared:
         console.print(Text(f"  {line}", style="yellow"))
@@ -51,7 +51,7 @@ def show(answer: Verdict, console: Console) -> None:
 
 
 _FAR = "record more twins, or let float64 tell, as `trainparity ab` and `trainparity check` do"
-"""What to do with an `equivalent` that lies further than right runs do."""
+"""What to do with an `equivalent` that lies further than most right runs do."""
 
 _OF_THE_ENVIRONMENT = ("precision", "randomness", "forward", "unknown")
 """Causes that another version, device or flag may be behind."""
