@@ -30,12 +30,6 @@ _RECUT = ("batchnorm-statistics", "loss-normalisation", "buffers-only")
 """Causes that go away when one process cuts its batch as the candidate does."""
 
 
-def _may_hide(found: Verdict, configuration: Configuration) -> bool:
-    """Tell whether float64 may show a fault in runs that are the same as far as their own format tells."""
-    coarse = found.verdict == "equivalent" and rounds_more_than_fp32(configuration.precision)
-    return coarse or (found.lies_far and configuration.precision == "fp32")
-
-
 def check(checker: "Checker", texts: Sequence[str], *, float64: bool, bisected: bool) -> CheckReport:
     """Judge every candidate and confirm the cause of each difference.
 
@@ -110,12 +104,12 @@ class Checker:
     def confirmed(self, text: str, *, float64: bool) -> Verdict:
         """Judge a candidate; a difference is judged again, and what a coarse format or the noise floor may hide."""
         configuration = candidates.parse(text)
-        found = self.judge(candidates.name(text), configuration)
+        found, precision = self.judge(candidates.name(text), configuration), configuration.precision
         if found.verdict == "different":
             found = self.confirm(candidates.name(text), configuration, found, float64=float64)
         elif found.hidden_by_floor and float64:
             found = settled(found, self.in_float64(candidates.name(text), configuration))
-        elif float64 and _may_hide(found, configuration):
+        elif float64 and found.may_hide_a_fault(coarse=rounds_more_than_fp32(precision), float64=precision == "fp64"):
             found = unhidden(found, self.in_float64(candidates.name(text), configuration))
         return found
 

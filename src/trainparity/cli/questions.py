@@ -41,8 +41,7 @@ class Questions:
         from trainparity.parity.recording.formats import rounds_more_than_fp32  # imports torch
 
         coarse = verdict.verdict == "equivalent" and any(map(rounds_more_than_fp32, self._precisions()))
-        far = verdict.lies_far and not self.settings.float64
-        if not (verdict.hidden_by_floor or coarse or far):
+        if not (verdict.hidden_by_floor or verdict.may_hide_a_fault(coarse=coarse, float64=self.settings.float64)):
             return self, verdict
         there = replace(self, place=self.place / "float64", settings=finer(self.settings, verdict))
         found = judged_in_float64(self.runner, self.commands, there.place, there.settings, verdict, self.judge)

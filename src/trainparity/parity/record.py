@@ -7,7 +7,6 @@ from torch import nn
 
 from trainparity.parity import arguments, run_folder
 from trainparity.parity.recorder import Recorder
-from trainparity.parity.recording import code
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.joint import Joint, joined
@@ -96,7 +95,6 @@ def record(
         keep=state if every and followed is None else None,
         follow=followed / WINDOWS if followed is not None else None,
         twin=number,
-        code=code.loaded(),
         rounds_as=run_folder.format_of_reference(folder) if number else None,
     )
     return Recorder(

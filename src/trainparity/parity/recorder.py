@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity import arguments, run_folder
+from trainparity.parity.recording import code
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.idle import IDLE, Idle
@@ -33,7 +34,8 @@ class Recorder:
     def __init__(self, session: Session, folder: Path, *, settings: Settings) -> None:
         self._session, self._settings = session, settings
         self.folder = folder
-        self._begun = time.time()
+        self._own: dict[str, Any] = {"begun": time.time()}
+        """Fields of the layout that it alone knows, on the first rank."""
         self._curve: list[tuple[int, str, float]] = []
         self._loss = torch.nan
         if not _OPEN:
@@ -49,6 +51,7 @@ class Recorder:
         self._pid = os.getpid()
         if session.rank == 0:
             run_folder.remove_earlier(folder)
+            self._own["code"] = code.loaded()
         if (other := _OPEN.get(folder)) is not None:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
@@ -113,7 +116,7 @@ class Recorder:
         """Write what was recorded, on the first rank."""
         if self._session.rank:
             return
-        if run_folder.recorded_since(self._begun, self.folder):
+        if run_folder.recorded_since(self._own["begun"], self.folder):
             warnings.warn(f"{self.folder}: a run that began later has recorded here; its trace stays", stacklevel=4)
             return
         if self.left_out:
@@ -121,9 +124,10 @@ class Recorder:
             Idle(parameters=layout["parameters"], optimizer=layout["optimizer"], steps_of_others=others).write(
                 self.folder / IDLE
             )
-        trace = self._session.trace(self._settings, begun=self._begun)
+        trace = self._session.trace(self._settings)
         if trace is None:
             return
+        trace.layout = trace.layout.model_copy(update=self._own)
         if self._curve:
             write_csv(self.folder / "curve.csv", ("step", "name", "value"), self._curve)
         trace.save(self.folder)

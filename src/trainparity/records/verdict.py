@@ -171,6 +171,15 @@ class Verdict(Record):
         """Whether it is `equivalent`, and further than right runs mostly lie: float64 may tell more."""
         return self.verdict == "equivalent" and self.furthest_right < (self.distance_over_floor or 0.0) <= self.margin
 
+    def may_hide_a_fault(self, *, coarse: bool, float64: bool) -> bool:
+        """Tell whether float64 may show a fault in runs that are the same as far as their own format tells.
+
+        Args:
+            coarse: Whether that is coarser than fp32.
+            float64: Whether it is float64 already.
+        """
+        return self.verdict == "equivalent" and (coarse or (self.lies_far and not float64))
+
     @property
     def furthest_right(self) -> float:
         """The multiple of the floor beyond which right runs seldom lie."""

@@ -128,8 +128,8 @@ def _own_numbers(difference: Difference) -> list[float]:
     factors = [factor for factor, rest in found if rest < 1e-3 and factor > 0]
     shorter = all(factor < 1 + 1e-3 for factor in factors) or all(factor > 1 - 1e-3 for factor in factors)
     several = sum(abs(factor - 1) > 1e-3 for factor in factors) > 1
-    shortened = difference.traces[int(bool(factors) and min(factors) < 1 - 1e-3)]
-    made, total = _made_and_recorded(shortened, difference.row)
+    in_right = bool(factors) and min(factors) < 1 - 1e-3
+    made, total = _made_and_recorded(difference.right if in_right else difference.left, difference.row)
     shorter = shorter and bool(total.norm() < made.norm() * (1 - _CHANGED))
     one = bool(factors) and max(factors) - min(factors) <= 1e-3 * max(factors)  # which a loss that is scaled makes
     return factors if len(factors) == len(found) and shorter and several and not one else []

@@ -51,9 +51,8 @@ def ranks_disagree(difference: Difference) -> Finding | None:
             continue
         evidence = _evidence(side, trace, row)
         missing = trace.arrays["rank/missing"][row]
-        partial = _named(trace, missing.any(0) & ~missing.all(0))
-        other = difference.right if trace is difference.left else difference.left
-        apart = _named(trace, (_apart(trace, _GRADIENTS) & ~_apart(other, _GRADIENTS))[row])
+        partial = difference.named(missing.any(0) & ~missing.all(0))
+        apart = _apart_alone(difference, trace, _GRADIENTS, row)
         if partial:
             evidence["on_some_ranks_only"] = partial
             what = f"{some(partial)} got a gradient on some ranks only"
@@ -62,16 +61,17 @@ def ranks_disagree(difference: Difference) -> Finding | None:
         else:
             which = f" ({_counted(trace, apart)})" if apart else ", or only some of them"
             what = f"gradients are not all-reduced{which}"
-        held = _named(trace, (_apart(trace, _WEIGHTS) & ~_apart(other, _WEIGHTS))[row])
+        held = _apart_alone(difference, trace, _WEIGHTS, row)
         which = f" ({_counted(trace, held)})" if held else ""
         why = f"the ranks of {side} hold different parameters{which} after step {trace.layout.steps[row]}: {what}"
         return Finding(why, evidence, _ALIKE if evidence["gradients_agree"] and not partial else "")
     return None
 
 
-def _named(trace: Trace, which: Tensor) -> list[str]:
-    """Return the names of the parameters that a mask has, [P]."""
-    return [name for name, marked in zip(trace.layout.parameters, which.tolist(), strict=True) if marked]
+def _apart_alone(difference: Difference, trace: Trace, name: str, row: int) -> list[str]:
+    """Return the parameters that one run's ranks alone have others of, by the mask of that name."""
+    other = difference.right if trace is difference.left else difference.left
+    return difference.named((_apart(trace, name) & ~_apart(other, name))[row])
 
 
 def _apart(trace: Trace, name: str) -> Tensor:
@@ -190,12 +190,10 @@ def _disagreements(difference: Difference) -> Iterator[tuple[str, Trace, int]]:
     row = disagreement(difference.left, difference.right)
     if row is None:
         return
-    left, right = difference.traces
-    for side, trace, other in zip(difference.runs, (left, right), (right, left), strict=True):
-        more = not _disagree(other)[row] or bool((_apart(trace, _WEIGHTS) & ~_apart(other, _WEIGHTS))[row].any())
-        if not _disagree(trace)[row] or not more:
-            continue
-        if row <= difference.row or not _gradients_agree(trace, difference.row):
+    both = all(bool(_disagree(trace)[row]) for trace in difference.traces)
+    for side, trace in zip(difference.runs, difference.traces, strict=True):
+        alone = _apart_alone(difference, trace, _WEIGHTS, row) if both else bool(_disagree(trace)[row])
+        if alone and (row <= difference.row or not _gradients_agree(trace, difference.row)):
             yield side, trace, row
 
 

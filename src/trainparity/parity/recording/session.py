@@ -2,8 +2,8 @@
 
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,6 @@ class Plan:
     """Seed of the twin's displacement, besides the twin's number and the step."""
     rounds_as: NumberFormat | None = None
     """Of a twin: the format that the reference computes in, where no hook sees that before weights are moved."""
-    code: Mapping[str, str] = field(default_factory=dict)
-    """What stands for each file of the loop's own code, where that is to be recorded."""
     computes: NumberFormat | None = None
     """The format of the model's products, where the loop knows it; None: it is looked up in the model and autocast."""
 
@@ -126,13 +124,8 @@ class Session:
         self._keeping.leave()
         self.watch.close()
 
-    def trace(self, settings: Settings, *, begun: float = 0.0) -> Trace | None:
-        """Return the trace, with facts of the loop to be shown beside a verdict; None if no step was traced.
-
-        Args:
-            settings: These facts.
-            begun: When recording began, in seconds since 1970; 0: that is not to be noted.
-        """
+    def trace(self, settings: Settings) -> Trace | None:
+        """Return the trace, with facts of the loop to be shown beside a verdict; None if no step was traced."""
         if not self._steps:
             return None
         arrays, computes = self.stacked(), self._computes()
@@ -142,7 +135,6 @@ class Session:
         end, written = self.watch.end_of_run.seen()
         layout = Layout(
             steps=self._steps,
-            begun=begun,
             made=self._made,
             written=written,
             window=self._plan.window,
@@ -151,7 +143,6 @@ class Session:
             rounds_unseen=self._rounds_unseen(),
             sketch_size=arrays["weight/sketch"].shape[-1],
             twin=self._plan.twin,
-            code=dict(self._plan.code),
             settings=settings,
             environment=conditions(self.watch.model) | ({REDUCTION: sent.name} if sent else {}),
             **(self._facts or self.watch.facts()),
