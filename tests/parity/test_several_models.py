@@ -1,5 +1,6 @@
 """Several models with optimizers of their own in one run, as a GAN has: recorded apart, judged together."""
 
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,21 @@ def clamped(self: Gan) -> None:
         parameter.data.clamp_(-0.1, 0.1)
 
 
+def only_fakes(self: Gan, rows: Tensor, *, passes_real: bool) -> None:
+    self.opt_d.zero_grad()
+    if passes_real:
+        self.d(REAL[rows])
+    (functional.softplus(self.d(self.generate(NOISE[rows]).detach())).sum() / BATCH).backward()
+    self.opt_d.step()
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "the discriminator is clamped": ({"after_d": clamped}, "weights-not-loaded", None),
     "the generator's labels": ({"generator_loss": lambda self, x: functional.softplus(x)}, "loss-or-targets", "G"),
     "the discriminator keeps gradients": ({"zero_d": False}, "gradients-not-zeroed", None),
     "other real samples": ({"real": lambda self, part: REAL[part.flip(0).clamp(min=1)]}, "samples", None),
+    "real samples are not passed": ({"step_d": partialmethod(only_fakes, passes_real=False)}, "samples", None),
+    "their loss has no backward": ({"step_d": partialmethod(only_fakes, passes_real=True)}, "missing-backward", None),
     "other noise": ({"generate": lambda self, noise: self.g(noise + 1)}, "inputs", "G"),
     "a part of the generator is skipped": (
         {"generate": lambda self, noise: self.g[3](self.g[0](noise))}, "forward", "G",

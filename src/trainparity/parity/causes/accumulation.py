@@ -1,7 +1,7 @@
 """Gradients that are added up over the wrong micro-batches."""
 
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
-from trainparity.parity.causes.passes import forward_passes, see_other_samples
+from trainparity.parity.causes.passes import forward_passes, see_other_samples, without_own_samples
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -76,8 +76,8 @@ def gradients_not_zeroed(difference: Difference) -> Finding | None:
 )
 def takes_more(difference: Difference) -> Finding | None:
     """An update takes what earlier backward passes have made, besides what the other run's takes."""
-    if difference.stage != "gradient" or any(_left_out(difference)):
-        return None  # some of what a run passes forward never comes back
+    if difference.stage != "gradient" or any(_left_out(difference)) or without_own_samples(difference):
+        return None  # some of what a run passes forward never comes back, or is passed no more
     for right in (True, False):
         more, less = difference.traces[right], difference.traces[not right]
         micro, total = more.arrays["rank/micro"][difference.row], less.arrays["rank/total"][difference.row][0]
@@ -148,8 +148,12 @@ def _left_out(difference: Difference) -> list[float]:
     """Return how many forward passes of each run no backward pass comes through."""
     forward = _forward_passes(difference)
     back, reached = (difference.numbers(f"rank/{what}") for what in ("backwards", "reached"))
-    # One backward pass may come through several forward passes, whose outputs make one loss.
-    came_through = [max(pair) for pair in zip(back, reached, strict=True)]
+    elsewhere = (
+        e * t.layout.world_size for e, t in zip(difference.numbers("made_elsewhere"), difference.traces, strict=True)
+    )
+    # One backward pass may come through several forward passes, whose outputs make one loss; one that comes through
+    # what another model made, as a discriminator's through fakes, is none of those over samples.
+    came_through = [max(b - e, r) for b, e, r in zip(back, elsewhere, reached, strict=True)]
     return [max(0.0, f - c) for f, c in zip(forward, came_through, strict=True)]
 
 

@@ -35,6 +35,12 @@ def forward_passes(trace: Trace, row: int) -> Tensor:
     return (trace.arrays["rank/rows"][row] > 0).sum(1)
 
 
+def without_own_samples(difference: Difference) -> bool:
+    """Tell whether one run alone passes only what another model made, as a discriminator that sees no real images."""
+    (ours, theirs), made = difference.numbers("num_samples"), difference.numbers("made_elsewhere")
+    return (ours == 0) != (theirs == 0) and all(made)
+
+
 def one_passes_more_aside(difference: Difference) -> bool:
     """Tell whether one run has more passes that no backward pass comes through, as to measure accuracy."""
     aside = [

@@ -6,7 +6,7 @@ import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.lengths import BY_CHANCE, is_cut_off, of_other_length
-from trainparity.parity.causes.passes import one_passes_more_aside, same_cut
+from trainparity.parity.causes.passes import one_passes_more_aside, same_cut, without_own_samples
 from trainparity.parity.causes.ranks import part_on_purpose
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, over_the_run, same_over_the_run, without
@@ -87,7 +87,7 @@ def other_samples(difference: Difference) -> Finding | None:
     decides = difference.stage == "gradient" or part_on_purpose(difference) or _samples_differ(difference)
     if hashes is None or counts is None or not decides:
         return None
-    if not all(counts) or torch.equal(*hashes):
+    if not (all(counts) or without_own_samples(difference)) or torch.equal(*hashes):
         return None
     ours, theirs = (identities(trace, difference.row) for trace in difference.traces)
     missing, extra = without(ours, theirs), without(theirs, ours)
