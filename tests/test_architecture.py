@@ -10,12 +10,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
     "extras": set(),
-    "closure": {"hashing"},
+    "closure": {"hashing", "installed"},
     "environment_variables": set(),
     "errors": set(),
     "exits": {"errors", "extras", "printable", "stopping"},
     "hashing": set(),
     "hiding": set(),
+    "installed": set(),
     "integers": set(),
     "lingering": set(),
     "observed": {"hashing"},
@@ -36,7 +37,7 @@ BELOW: dict[str, set[str]] = {
     "strategies": {"errors", "validation"},
     "measure": {"environment_variables", "extras", "params", "records"},
     "checkpoints": {"records", "whole_tensors"},
-    "parity": {"errors", "integers", "params", "records", "checkpoints", "whole_tensors"},
+    "parity": {"errors", "installed", "integers", "params", "records", "checkpoints", "whole_tensors"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
         "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",

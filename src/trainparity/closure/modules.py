@@ -19,6 +19,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from pathlib import Path
 
 from trainparity.hashing import MISSING
+from trainparity.installed import is_installed
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def locate(name: str) -> Found:
     if spec is None:  # a class or function of its parent, or nothing
         return Found(absent=name == top)
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
-    if origin is None or _installed(Path(origin)):
+    if origin is None or is_installed(Path(origin)):
         return Found(distribution=_distribution(top))
     if not spec.has_location:  # a folder without an __init__.py holds no code
         return Found()
@@ -98,10 +99,6 @@ def data_files(package: Path) -> list[Path]:
         for path in sorted(package.iterdir())
         if path.is_file() and not path.name.startswith(".") and not path.name.endswith(code)
     ]
-
-
-def _installed(path: Path) -> bool:
-    return any(part in ("site-packages", "dist-packages") for part in path.parts)
 
 
 @cache

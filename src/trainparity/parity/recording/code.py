@@ -7,6 +7,8 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainparity.installed import is_installed
+
 _LARGEST = 2**20
 """Bytes of a file that people write; a larger one is made by a program."""
 
@@ -37,9 +39,8 @@ def _is_own(module: str) -> bool:
 
 
 def _is_written_here(file: str) -> bool:
-    absolute = str(Path(file).absolute())
-    installed = "/site-packages/" in absolute or "/dist-packages/" in absolute
-    return file.endswith(".py") and not installed and not absolute.startswith(_OF_PYTHON)
+    path = Path(file).absolute()
+    return path.suffix == ".py" and not is_installed(path) and not str(path).startswith(_OF_PYTHON)
 
 
 _OF_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
