@@ -108,6 +108,10 @@ PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
 OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
+NOTHING_SEEN = {
+    "activation__numbers": torch.zeros(T, 0, dtype=torch.int64),
+    **dict.fromkeys(("activation__sketch", "activation_gradient__sketch"), trace().arrays["activation/sketch"][:, :0]),
+}
 MADE = {"made_elsewhere": whole(T)}
 MADE_BACK = drawn(20, shape=[T, 1, 1, 256])
 FEW = torch.where(IDS % 8 == 1, IDS, IDS + 1000)
@@ -253,6 +257,7 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(torch.where(IDS == 9, IDS, IDS + 1000))}),
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(MORE_AT_ZERO)}),
         ({**CONTENT, **MADE}, {**CONTENT, **MADE, "gradients": OFF, "activations": OTHER_INPUT}),
+        (MADE, {"gradients": OFF, "layout": {"activations": []}, **NOTHING_SEEN}),
     ],
     "gradients-not-zeroed": [
         ({}, {"gradients": scaled(2, since=1), "rank__held": torch.tensor([[[0.0]], [[2.0]], [[2.0]], [[2.0]]])}),

@@ -126,6 +126,13 @@ def clamped(self: Gan) -> None:
         parameter.data.clamp_(-0.1, 0.1)
 
 
+def only_real(self: Gan, rows: Tensor) -> None:
+    self.opt_d.zero_grad()
+    self.generate(NOISE[rows])
+    (functional.softplus(-self.d(REAL[rows])).sum() / BATCH).backward()
+    self.opt_d.step()
+
+
 def only_fakes(self: Gan, rows: Tensor, *, passes_real: bool) -> None:
     self.opt_d.zero_grad()
     if passes_real:
@@ -154,6 +161,15 @@ def test_a_fault_is_named_in_its_model(name: str, reference: Path, tmp_path: Pat
     variant(**changes).run(tmp_path / "b")
     found = compare_folders(reference, tmp_path / "b")
     assert (found.verdict, found.cause, found.model) == ("different", cause, model), found.explanation
+
+
+def test_generated_samples_that_a_discriminator_does_not_see_are_named(tmp_path: Path) -> None:
+    for twin in range(3):
+        variant(toggled=True).run(tmp_path / "a", twin)
+    variant(toggled=True, step_d=only_real).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", "samples", None), found.explanation
+    assert "0 forward passes over what another model has made" in (found.explanation or "")
 
 
 class Critic(Gan):

@@ -108,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     forward.hidden_inside,
     backward.backward,
     by_hand.changed_by_hand,
+    samples.made_left_out,
     # The gradient is right and the update is not.
     unmoved.none_for_zeros,
     unmoved.parameters_not_updated,

@@ -132,6 +132,27 @@ def other_samples(difference: Difference) -> Finding | None:
     return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
 
 
+@rule(
+    "samples",
+    "inputs",
+    proof="equal samples in equal passes, and another number of passes over what another model makes",
+    advice="pass what the other model makes as often as the reference does, for each term of the loss",
+)
+def made_left_out(difference: Difference) -> Finding | None:
+    """What another model makes is not passed, or more often, as fakes that a discriminator does not see."""
+    passes = difference.numbers("made_elsewhere")
+    hashes, rows = difference.pair("samples"), difference.pair("rank/rows")
+    if difference.stage != "gradient" or passes[0] == passes[1] or hashes is None or rows is None:
+        return None
+    if not torch.equal(*hashes) or not torch.equal(*rows) or not rows[0].any():
+        return None
+    return Finding(
+        f"at step {difference.step} {difference.runs[1]} makes {passes[1]:g} forward passes over what another model "
+        f"has made, and {difference.runs[0]} {passes[0]:g}; samples of its own are the same in both",
+        {"passes_over_what_another_model_made": [*passes]},
+    )
+
+
 def _passes_left_out(difference: Difference) -> int:
     """Return how many passes of the reference the other run does not make, where its others are of the same sizes."""
     ours, theirs = (
