@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+import trainparity
 from tests.support.against_twins import compared, train_towards_one
 from trainparity.parity.recording.trace import Trace
 
@@ -118,3 +119,44 @@ def test_what_no_gradient_comes_back_through_makes_no_coarse_training(beside: ty
     verdict = compared(plain, partial(plain, factor=1.01), tmp_path / "wrong")
     assert (verdict.verdict, verdict.cause) == ("different", "forward")
     assert verdict.distance_over_floor and verdict.distance_over_floor > 1000
+
+
+class Returning(nn.Linear):
+    """Computes in bf16, and returns what it was given: single precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x.bfloat16(), self.weight.bfloat16(), self.bias.bfloat16()).float()
+
+
+class Hidden(nn.Module):
+    """Casts weights where no module returns what is made of them."""
+
+    def __init__(self, kind: type[nn.Linear]) -> None:
+        super().__init__()
+        self.first, self.last = kind(8, 32), kind(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x))
+        made: Tensor = Returning.forward(self.last, hidden)  # type: ignore[arg-type]
+        return made
+
+
+def train_hidden(folder: Path, twin: int, *, kind: type[nn.Linear], parts: int = 1, factor: float = 1.0) -> None:
+    torch.manual_seed(0)
+    model = Hidden(kind)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for batch in torch.randn(5, 16, 8):
+            optimizer.zero_grad()
+            for part in batch.chunk(parts):
+                (factor * (model(part) - 1).square().mean() / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("kind", [Returning, nn.Linear])
+def test_casts_that_no_hook_sees_show_in_the_gradients_of_weights(kind: type[nn.Linear], tmp_path: Path) -> None:
+    train = partial(train_hidden, kind=kind)
+    assert compared(train, partial(train, parts=4), tmp_path / "right").verdict == "equivalent"
+    assert Trace.load(tmp_path / "right/reference").layout.precision == "bf16"
+    verdict = compared(train, partial(train, parts=4, factor=4.0), tmp_path / "wrong")
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation")

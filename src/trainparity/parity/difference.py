@@ -16,7 +16,6 @@ from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_par
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, module_of
 from trainparity.parity.recording.trace import Trace
-from trainparity.parity.unrecorded_steps import left_to_rounding
 from trainparity.parity.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
@@ -81,13 +80,11 @@ class Difference:
             return self.chain.forward
         row = times(self.distances(kind)[self.row], self.floor[kind][self.row])
         others = set(self.made_otherwise) if kind == "update" else set()
-        found = [
+        return [
             name
             for name, multiple in zip(names(self.left, kind), row.tolist(), strict=True)
             if multiple > self.margin or name in others
         ]
-        by_rounding = left_to_rounding(self) if kind == "start" else []
-        return [] if by_rounding and set(found) <= {*by_rounding, ALL} else found
 
     @cached_property
     def made_otherwise(self) -> list[str]:

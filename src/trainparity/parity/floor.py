@@ -15,6 +15,7 @@ from trainparity.parity.normalisation import amplified, decomposes, jumping, pas
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.twins import FEW, of_another_run, of_another_update, seen_as
+from trainparity.parity.unrecorded_steps import left_to_rounding
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
@@ -113,6 +114,8 @@ class NoiseFloor:
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
         if kind == "start" and decomposes(reference):
             floor = torch.maximum(floor, before_each_step(reference, self._floors["weight"]))
+        if kind in ("start", "weight"):
+            floor = torch.maximum(floor, left_to_rounding(reference, kind, self._floors["update"]))
         return floor
 
     def _not_finite(self, twins: Sequence[Trace], kind: Compared, apart: Tensor) -> str | None:
@@ -211,6 +214,8 @@ class AnalyticFloor:
         if kind in ("update", "weight"):
             for made_of in (passed_on, amplified):
                 floor = torch.maximum(floor, made_of(self.reference, kind, self["gradient"]))
+        if kind in ("start", "weight"):
+            floor = torch.maximum(floor, left_to_rounding(self.reference, kind, self["update"]))
         return _running_maximum(self.reference, floor)
 
     @cached_property

@@ -47,8 +47,6 @@ class BackwardHooks:
         self.hooks = Switched()
         self.active = False
         self.arriving = ArrivingGradients()
-        embeddings = (part for part in model.modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
-        self._embeddings = {id(part.weight) for part in embeddings}  # of no product: sums of more digits
         parameters = [parameter for parameter in model.parameters() if is_inexact(parameter)]
         self._sharded = any(is_dtensor(parameter) for parameter in parameters)
         signs = (1 - 2 * torch.randint(0, 2, (len(parameters),), generator=torch.Generator().manual_seed(1))).tolist()
@@ -115,7 +113,7 @@ class BackwardHooks:
             if parameter.grad is not None and id(parameter) in self._counted:
                 self._held_lengths.add(parameter.grad, one.hold, copied=True)
             self._sketches.add(gradient, partial(one.make, sign), copied=True)
-        if self._first and id(parameter) not in self._embeddings:
+        if self._first:
             self.arriving.see(gradient)
         return self._noise(gradient) if self._noise and not gradient.is_sparse else None
 

@@ -187,9 +187,8 @@ class StepWatch:
         return arrays
 
     def format_unseen(self) -> NumberFormat | None:
-        """Return the format that gradients show, where code that is compiled may compute in one that no hook sees."""
-        blind = is_compiled(self.wrapped) or not self.forward.seen.names
-        return self.backward.arriving.format if blind else None
+        """Return the format that gradients show, where code may compute in one that no hook sees."""
+        return self.backward.arriving.format
 
     @property
     def parted(self) -> str:
