@@ -1,5 +1,6 @@
 """A part whose backbone is called under `no_grad`, with functions between them: its samples are the backbone's."""
 
+import copy
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class OfTokens(nn.Module):
 
 def train(
     folder: Path, twin: int, *, kind: type[nn.Module], how: str = "whole", frozen: bool = False, smoothing: float = 0.0,
-    parts: int = 1, shift: float = 0.0,
+    parts: int = 1, shift: float = 0.0, evaluates: str = "",
 ) -> None:  # fmt: skip
     torch.manual_seed(0)
     model = kind()
@@ -55,8 +56,15 @@ def train(
         for batch in data:
             optimizer.zero_grad()
             for some, labels in zip(batch.chunk(parts), torch.arange(16).chunk(parts), strict=True):
+                if evaluates:
+                    with torch.no_grad():
+                        (model if evaluates == "whole" else model.features)(data[0][: len(some)])
                 if how == "whole":
                     scores = model(some)
+                elif how == "kept":
+                    with torch.no_grad():
+                        kept = copy.deepcopy(model).features(some)
+                    scores = model.head(model.drop(kept))
                 else:
                     with torch.set_grad_enabled(how == "parts"):
                         made = model.features(some) + shift
@@ -97,3 +105,21 @@ def test_a_fault_beside_it_is_named(kind: type[nn.Module], tmp_path: Path) -> No
     assert (found.verdict, found.cause) == ("different", "loss-or-targets"), found.explanation
     found = compared(reference, partial(reference, how="aside", shift=0.01), tmp_path / "features")
     assert (found.verdict, found.cause) == ("different", "inputs"), found.explanation
+
+
+@pytest.mark.parametrize("evaluates", ["whole", "features"])
+def test_an_evaluation_before_it_is_none_of_its_samples(evaluates: str, kind: type[nn.Module], tmp_path: Path) -> None:
+    reference = partial(train, kind=kind, frozen=True, how="aside")
+    found = compared(reference, partial(reference, evaluates=evaluates, smoothing=0.1), tmp_path)
+    assert (found.verdict, found.cause) == ("different", "loss-or-targets"), found.explanation
+
+
+@pytest.mark.parametrize("how", ["whole", "aside"])
+def test_features_that_were_kept_are_not_said_to_be_other_samples(
+    how: str, kind: type[nn.Module], tmp_path: Path
+) -> None:
+    reference = partial(train, kind=kind, frozen=True, how=how)
+    found = compared(reference, partial(reference, how="kept"), tmp_path / "right")
+    assert found.verdict in ("bitwise", "equivalent"), found.explanation
+    found = compared(reference, partial(reference, how="kept", smoothing=0.1), tmp_path / "wrong")
+    assert (found.verdict, found.cause) == ("different", "unknown"), found.explanation

@@ -27,7 +27,7 @@ class Returned:
         self._aside: tuple[Any, Any, list[Tensor]] | None = None
         """Arguments and results of a call without gradients: it may be a frozen part's."""
         self._first_aside: tuple[nn.Module, Any, Any] | None = None
-        """The first such call of this micro-batch: what others make of it may be features."""
+        """The first such call of this micro-batch since an evaluation: what others make of it may be features."""
 
     def begin(self) -> None:
         """Begin a step."""
@@ -51,7 +51,8 @@ class Returned:
     def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
         """Add what a call without gradients was given and returned, in place of the last such call."""
         self._aside = inputs, keywords, made
-        self._first_aside = self._first_aside or (module, inputs, keywords)
+        if self._first_aside is None or _holds_either(module, self._first_aside[0]):
+            self._first_aside = module, inputs, keywords
 
     def given_aside(self, module: nn.Module, given: Tensor) -> tuple[Any, Any] | None:
         """Return the arguments of the call without gradients that made what a module is given; once."""
@@ -90,6 +91,11 @@ class Returned:
             frozen = Pass(False, 0, torch.zeros(0))
             frozen.of(row_digests(source).cpu())
             self._now.append((frozen, made))
+
+
+def _holds_either(module: nn.Module, other: nn.Module) -> bool:
+    """Tell whether one module is the other, or holds it: the batch before it, as an evaluation's, is done with then."""
+    return module is other or other in module.modules() or module in other.modules()
 
 
 def _may_be_features(given: Tensor, source: Tensor | None) -> bool:
