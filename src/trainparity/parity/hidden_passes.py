@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.chain import REROUNDED, ROUNDED
 from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
@@ -117,6 +118,9 @@ def scaled_and_back(difference: "Difference") -> bool:
     chain, (factor, rest) = difference.chain, difference.scale
     if not chain.given_otherwise or chain.one_sided or set(chain.given_otherwise) & set(chain.bent):
         return False
+    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    if all(kept) and abs(kept[1] / kept[0] - 1) > _PLAINLY * _AS_SCALED:
+        return abs(chain.factor * kept[1] / kept[0] - 1) <= _AS_SCALED
     noise = max(rest, _OTHER_VALUE)
     # After backward, or within it, by hooks on the parameters.
     made = any(abs(difference.own_factor - taken) <= noise * abs(taken) for taken in (chain.factor, factor))
@@ -183,6 +187,9 @@ _OTHER_VALUE = 1e-5
 
 _OTHER_TERM = 1e-4
 """The same where the term that differs may be computed inside of the model, in its format."""
+
+_AS_SCALED = 0.01
+"""Part by which the factor of an outputs' gradient may be off what the loop multiplies gradients by, for rounding."""
 
 _PLAINLY = 4
 """Times what rounding leaves over that a number in the gradient would be seen by."""

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from trainparity.parity.causes.by_hand import kept_after_backward
+from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (

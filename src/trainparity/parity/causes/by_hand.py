@@ -1,11 +1,14 @@
 """Gradients that code of the loop's own changes between backward and the update, without PyTorch's functions."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from trainparity.parity.after_backward import kept_after_backward, made_and_recorded
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.causes.passes import adds_up, made_by_backward, own_gradients_agree, parameters_beyond
+from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -14,23 +17,6 @@ from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
 _ADVICE = "compare the code between backward and optimizer.step(): clipping by hand, scaling, hooks"
-
-
-def kept_after_backward(trace: Trace, row: int) -> float:
-    """Return the factor between the mean over ranks of what backward made and what was recorded; 0: not known."""
-    made, total = _made_and_recorded(trace, row)
-    if not made.numel() or not made.abs().sum() or not total.abs().sum():
-        return 0.0
-    factor, rest = fit(made, total)
-    return factor if rest < max(1e-3, trace.layout.stored_roundoff) else 0.0
-
-
-def _made_and_recorded(trace: Trace, row: int) -> tuple[Tensor, Tensor]:
-    """Return sketches of what backward made and of what was recorded; of shards those of all ranks, side by side."""
-    total = trace.arrays["rank/total"][row]
-    if (after := trace.arrays["rank/after"][row]).any():
-        return after.flatten(), total.flatten()
-    return made_by_backward(trace, row) if trace.arrays["rank/micro"][row].numel() else torch.zeros(0), total[0]
 
 
 @rule(
@@ -102,7 +88,7 @@ def _only_shortened(difference: Difference, names: list[str]) -> bool:
     Decay that is added by hand does neither, nor does noise; masks that are drawn take more here and less there.
     """
     for trace in difference.traces:
-        made, total = _made_and_recorded(trace, difference.row)
+        made, total = made_and_recorded(trace, difference.row)
         if total.norm() >= made.norm():
             return False
     at = torch.tensor([name in names for name in difference.left.layout.parameters])
@@ -129,7 +115,7 @@ def _own_numbers(difference: Difference) -> list[float]:
     shorter = all(factor < 1 + 1e-3 for factor in factors) or all(factor > 1 - 1e-3 for factor in factors)
     several = sum(abs(factor - 1) > 1e-3 for factor in factors) > 1
     in_right = bool(factors) and min(factors) < 1 - 1e-3
-    made, total = _made_and_recorded(difference.right if in_right else difference.left, difference.row)
+    made, total = made_and_recorded(difference.right if in_right else difference.left, difference.row)
     shorter = shorter and bool(total.norm() < made.norm() * (1 - _CHANGED))
     one = bool(factors) and max(factors) - min(factors) <= 1e-3 * max(factors)  # which a loss that is scaled makes
     return factors if len(factors) == len(found) and shorter and several and not one else []
@@ -140,12 +126,25 @@ _AS_LARGE = 0.1
 
 
 def scaled_always(difference: Difference) -> bool:
-    """Tell whether each run keeps the same part of its gradients in every step, which no limit does."""
+    """Tell whether each run multiplies its gradients by a number in every step, and no limit makes that.
+
+    By one number in all steps, or by such as leave gradients of no one length, as one over the tokens of each batch.
+    """
     for trace in difference.traces:
         kept = [kept_after_backward(trace, row) for row in range(len(trace.layout.steps))]
-        if not all(kept) or max(kept) - min(kept) > 1e-3 * max(kept):
+        if not all(kept):
+            return False
+        if not _all_alike(kept) and (any(_part_alike(part, 1.0) for part in kept) or _of_one_length(trace)):
             return False
     return len(difference.left.layout.steps) > 1
+
+
+def _of_one_length(trace: Trace) -> bool:
+    return _all_alike(torch.linalg.vector_norm(trace.arrays["gradient/norm"], dim=1).tolist())
+
+
+def _all_alike(values: Sequence[float]) -> bool:
+    return max(values) - min(values) <= 1e-3 * max(values)
 
 
 def _limit(difference: Difference, which: int) -> float:

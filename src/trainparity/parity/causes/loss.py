@@ -4,8 +4,9 @@ import math
 
 import torch
 
+from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.batchnorm import sizes
-from trainparity.parity.causes.by_hand import kept_after_backward, scaled_always
+from trainparity.parity.causes.by_hand import scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import SAME_COUNT, adds_up, count_of, loss_times, other_loss, same_cut, same_start
 from trainparity.parity.difference import Difference
@@ -90,7 +91,7 @@ def _in_every_parameter(difference: Difference, factor: float) -> bool:
 def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
     """Tell whether the loss can have been scaled: the gradient of equal outputs must show it too."""
     chain = difference.chain
-    if _averaged_over_ranks(difference, factor):
+    if _averaged_over_ranks(difference, factor) or _scaled_after_backward(difference, factor):
         return True
     if chain.judged and _is(factor, chain.factor) and _is_another(difference, factor):
         return False  # a preference's steeper sigmoid, where the policy is its own reference still
@@ -111,6 +112,12 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return counted or not chain.outputs_agree or not other
     bent = chain.bent and not chain.touched
     return counted or (not bent and of_outputs)
+
+
+def _scaled_after_backward(difference: Difference, factor: float) -> bool:
+    """Tell whether loops multiply what backward has made, one by that factor more than the other: no loss shows it."""
+    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    return all(kept) and abs(factor - 1) > _SAME_FACTOR and abs(kept[1] / kept[0] / factor - 1) < _SAME_FACTOR / 2
 
 
 def _is_another(difference: Difference, factor: float) -> bool:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from trainparity.parity.after_backward import made_by_backward
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
@@ -117,21 +118,6 @@ def adds_up(trace: Trace, row: int) -> bool:
         return True  # not all of them were kept
     left_over = fit(made_by_backward(trace, row), total)[1]
     return left_over <= max(1e-3, 16 * trace.layout.stored_roundoff) or own_alone(trace, row)
-
-
-def made_by_backward(trace: Trace, row: int) -> Tensor:
-    """Return the mean over ranks of what backward passes have made, without those whose gradients were thrown away.
-
-    A discriminator's are so, that the generator's loss went through, before its own step.
-    """
-    micro, held = trace.arrays["rank/micro"][row], trace.arrays["rank/held"][row]
-    for number in range(min(held.shape[1], micro.shape[1])):  # parts of a model may each be held by none of the others
-        last = micro[:, number:].sum(1).mean(0)
-        if not held[:, number].any() and last.any():
-            as_is, left_over = fit(last, trace.arrays["rank/total"][row][0])
-            if max(abs(as_is - 1), left_over) < _AS_MADE:
-                return last
-    return micro.sum(1).mean(0)
 
 
 def own_alone(trace: Trace, row: int) -> bool:

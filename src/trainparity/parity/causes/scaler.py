@@ -1,6 +1,6 @@
 """The loss scale left in the gradients."""
 
-from trainparity.parity.causes.by_hand import kept_after_backward
+from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import count_of, own_gradients_agree
 from trainparity.parity.difference import Difference
