@@ -51,7 +51,7 @@ def passes_part(difference: "Difference") -> bool:
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = made(passed)
         if chain.outputs_agree and not given and _is_another_formulation(difference, passed):
-            passed = [name for name in passed if name not in chain.plainly_other]
+            passed = [name for name in passed if has_weights(difference, name) and name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
     another_form = chain.another_form(off) and not _of_one_term(difference, off)
@@ -94,16 +94,20 @@ _FEW, _NUMBERS = 8, 32
 
 
 def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:
-    """Tell whether modules return something plainly else of which nothing else is made, as A(XW) for (AX)W.
+    """Tell whether modules return something else of which nothing else is made.
 
-    That is so where the first of them has weights, and each gradient is about as near to the reference's as twins' are:
-    a module that is given something else, and makes something else of it in the end, has another gradient.
+    As A(XW) for (AX)W: what has weights returns something plainly else. Or as positions that begin anew in each of a
+    batch's texts, of which attention takes the differences: only what has no weights, and is given another input,
+    returns something else. Each gradient is about as near to the reference's as twins' are then: a module that is given
+    something else, and makes something else of it in the end, has another gradient.
     """
     row, first = difference.row, next(iter(passed), "")
-    if first not in difference.chain.plainly_other:
+    other = first in difference.chain.plainly_other and has_weights(difference, first)
+    of_inputs = bool(difference.chain.other_inputs) and not any(has_weights(difference, name) for name in passed)
+    if not first or not (other or of_inputs):
         return False
     off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
-    return has_weights(difference, first) and bool((off <= ROUNDED).all())
+    return bool((off <= ROUNDED).all())
 
 
 def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainparity.records.verdict import Resolution, Verdict, Worst
+from trainparity.records.verdict import UNKNOWN, Resolution, Verdict, Worst
 
 FIRST = "(the first)"
 """What stands for the name of a run's own model, which has none."""
@@ -67,6 +67,8 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
     in an earlier step, as those that a buffer holds.
     """
     first, *others = sorted(different, key=lambda item: _rank(item[1]))
+    if first[1].link == "loss" and (before := _before_the_loss(first[1], others)):
+        return before
     evidence = first[1].evidence
     replaced = evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra")
     if not (replaced or (first[1].cause == "unknown" and first[1].link == "inputs")):
@@ -75,6 +77,24 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
     if _sequence(earliest[1]) < _sequence(first[1]):
         return earliest
     return next((other for other in others if other[1].link == "forward" and not _rank(other[1])[0]), first)
+
+
+def _before_the_loss(first: Verdict, others: list[tuple[str, Verdict]]) -> tuple[str, Verdict] | None:
+    """Return the difference of a model that is given or makes something else in the step in which another's loss is.
+
+    As a decoder, whose output an encoder's loss is made of: which of both optimizers steps first says nothing.
+    """
+    return next(
+        (
+            (name, verdict)
+            for name, verdict in others
+            if verdict.step == first.step
+            and verdict.link in ("start", "inputs", "forward")
+            and not _rank(verdict)[0]
+            and verdict.cause != UNKNOWN
+        ),
+        None,
+    )
 
 
 def _rank(verdict: Verdict) -> tuple[bool, int, bool]:

@@ -109,6 +109,7 @@ RULES: tuple[Rule, ...] = (
     backward.backward,
     by_hand.changed_by_hand,
     samples.made_left_out,
+    inputs.made_by_the_loop,
     # The gradient is right and the update is not.
     unmoved.none_for_zeros,
     unmoved.parameters_not_updated,

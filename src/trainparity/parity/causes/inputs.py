@@ -8,7 +8,7 @@ from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.causes.samples import at_their_places
 from trainparity.parity.difference import Difference
-from trainparity.parity.identities import over_the_run
+from trainparity.parity.identities import identities, over_the_run
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import made
 
@@ -85,8 +85,8 @@ def other_values(difference: Difference) -> Finding | None:
     if difference.stage not in ("gradient", "buffer") or counts is None or not all(counts) or not torch.equal(*counts):
         return None
     by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
-    common = len(ours & theirs)
-    if _known_otherwise(difference):
+    common, hashes = len(ours & theirs), difference.pair("samples")
+    if _known_otherwise(difference) or hashes is None or torch.equal(*hashes) or common == len(ours):
         return None
     if rounded_alike(difference):
         return None  # FSDP2 hands inputs over in the format that it computes in
@@ -96,6 +96,30 @@ def other_values(difference: Difference) -> Finding | None:
         f"{common or 'none'} of the {len(ours)} samples that {difference.runs[0]} is given reach {difference.runs[1]} "
         "with the same values",
         {"samples": [float(count) for count in counts], "common": common},
+    )
+
+
+@rule(
+    "inputs",
+    "inputs",
+    proof="as many samples, of which those that come from outside have the same values, and those that a loop makes of "
+    "them have others",
+    advice="look at what the loop makes for the model, such as points between real samples and made ones",
+)
+def made_by_the_loop(difference: Difference) -> Finding | None:
+    """Samples that a loop makes, which twins make otherwise too, beside equal ones from outside."""
+    hashes, counts = difference.pair("samples"), difference.pair("num_samples")
+    if difference.stage != "gradient" or hashes is None or counts is None or not all(counts):
+        return None
+    kept = difference.floor.kept_samples
+    ours, theirs = (set(identities(trace, difference.row)) & kept for trace in difference.traces)
+    if torch.equal(*hashes) or not torch.equal(*counts) or not ours or ours != theirs:
+        return None
+    made = int(counts[0]) - len(ours)
+    return Finding(
+        f"{made} samples that the loop makes have other values in {difference.runs[1]} than in {difference.runs[0]}; "
+        f"the {len(ours)} that come from outside are the same",
+        {"made_by_another_model": True, "samples": [float(count) for count in counts], "made": made},
     )
 
 
