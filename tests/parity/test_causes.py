@@ -303,6 +303,10 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(FEW), "rank__samples": FEW[:, None]}),
         (CONTENT, {**CONTENT, "gradients": OFF, "activations": OTHER_INPUT}),
+        (
+            {**CONTENT, "of_twins": seen(torch.where(IDS % 4 == 0, IDS, IDS + 1000))},
+            {**CONTENT, "gradients": OFF, **seen(torch.where(IDS % 4 == 0, IDS, IDS + 2000))},
+        ),
     ],
     "precision": [
         (HALF, {**HALF, "gradients": scaled(float("inf"), since=2)}),

@@ -76,7 +76,7 @@ def test_other_scales_matter_where_both_runs_clip_what_carries_them(
     assert (found.verdict == "different") == (cause is not None)
 
 
-def log_norm(folder: Path, twin: int = 0, *, when: str, limit: float = float("inf")) -> None:
+def log_norm(folder: Path, twin: int = 0, *, when: str, limit: float = float("inf"), clipped_to: float = 0.0) -> None:
     """Ask for the gradient's norm with a limit, before the loss scale is taken out, or after, or not at all."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
@@ -92,6 +92,8 @@ def log_norm(folder: Path, twin: int = 0, *, when: str, limit: float = float("in
             scaler.unscale_(optimizer)
             if when == "after":
                 nn.utils.clip_grad_norm_(model.parameters(), limit)
+            if clipped_to:
+                nn.utils.clip_grad_norm_(model.parameters(), clipped_to)
             scaler.step(optimizer)
             scaler.update()
 
@@ -107,3 +109,14 @@ def test_a_norm_that_is_asked_for_with_the_scale_in_it_matters_where_the_limit_c
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict == "different") == (limit == 1.0), found.explanation
     assert found.cause == ("grad-scaler" if limit == 1.0 else None)
+
+
+@pytest.mark.parametrize(("clipped_to", "cause"), [(0.1, None), (0.05, "clipping"), (0.0, "clipping")])
+def test_a_norm_that_is_logged_with_the_scale_in_it_is_no_clipping(
+    clipped_to: float, cause: str | None, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        log_norm(tmp_path / "a", twin, when="never", clipped_to=0.1)
+    log_norm(tmp_path / "b", when="before", clipped_to=clipped_to)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause) == ("different" if cause else "bitwise", cause), found.explanation

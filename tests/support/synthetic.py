@@ -208,8 +208,13 @@ def floor(**options: Any) -> NoiseFloor:
         if known.keys() == options.keys() and all(known[name] is value for name, value in options.items()):
             return found
     made = {name: value for name, value in options.items() if name != "SHAPES"}
-    _FLOORS.append((options, NoiseFloor(trace(**made), twins(**made))))
+    _FLOORS.append((options, NoiseFloor(trace(**_own(made)), twins(**{**_own(made), **made.get("of_twins", {})}))))
     return _FLOORS[-1][1]
+
+
+def _own(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options without those that are of the twins alone."""
+    return {name: value for name, value in options.items() if name != "of_twins"}
 
 
 _FLOORS: list[tuple[dict[str, Any], NoiseFloor]] = []
@@ -217,10 +222,13 @@ _FLOORS: list[tuple[dict[str, Any], NoiseFloor]] = []
 
 
 def judge(left: dict[str, Any], right: dict[str, Any], **others: Any) -> Verdict:
-    """Judge the runs that `trace` makes of two sets of options; `others` are options of both and of the twins."""
+    """Judge the runs that `trace` makes of two sets of options; `others` are options of both and of the twins.
+
+    Those of `of_twins` in the first set are the twins' alone.
+    """
     reference = {**others, **left}
-    return judge_traces(trace(**reference), trace(**others, **right), floor(**reference), 16.0)
+    return judge_traces(trace(**_own(reference)), trace(**others, **right), floor(**reference), 16.0)
 
 
 def difference(left: dict[str, Any], right: dict[str, Any], row: int = 0) -> Difference:
-    return Difference(trace(**left), trace(**right), floor(**left), 16.0, row)
+    return Difference(trace(**_own(left)), trace(**right), floor(**left), 16.0, row)

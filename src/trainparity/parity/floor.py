@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.cancelling_biases import of_cancelling_biases
-from trainparity.parity.distance import KINDS, Compared, distances, names, norms, rounding, stored_rounding
+from trainparity.parity.distance import (
+    KINDS,
+    Compared,
+    distances,
+    names,
+    norms,
+    ratio,
+    rounding,
+    stored_rounding,
+    with_all,
+)
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
 from trainparity.parity.recording.integrity import flaw
@@ -129,7 +139,8 @@ class NoiseFloor:
 
     def _jump(self, kind: Compared, floor: Tensor) -> str | None:
         """Name a step in which the floor of all tensors of a kind becomes useless at once: rounding grows slowly."""
-        steps, width, rounded = self.reference.layout.steps, floor[:, -1], rounding(self.reference, kind)[:, -1]
+        steps, rounded = self.reference.layout.steps, rounding(self.reference, kind)[:, -1]
+        width = self._without_noise(kind, floor)
         still = norms(self.reference, "update").sum(1) == 0  # as in a warm-up that begins at a learning rate of zero
         for window in self.reference.layout.windows():
             for row in range(window.start + 1, window.stop):
@@ -143,6 +154,24 @@ class NoiseFloor:
                         "kink, as of a ReLU, a maximum or a tie; else the same code and seed do not make the same run"
                     )
         return None
+
+    def _without_noise(self, kind: Compared, floor: Tensor) -> Tensor:
+        """Return the floor of all tensors of a kind together without those that rounding alone moves: float64 [T].
+
+        As the bias of a critic's last layer, whose gradient is one less one: Adam makes whole steps of what is left.
+        """
+        if kind not in ("update", "weight"):
+            return floor[:, -1]
+        gradients, own = (with_all(norms(self.reference, name).double()) for name in ("gradient", kind))
+        noise = self._floors["gradient"][:, :-1] * _or_all(gradients)
+        still = (noise >= NOTHING_ELSE * gradients[:, :-1]).cummax(0).values
+        rest = torch.linalg.vector_norm((floor[:, :-1] * _or_all(own)).masked_fill(still, 0.0), dim=1)
+        return torch.minimum(floor[:, -1], ratio(rest, own[:, -1]))
+
+
+def _or_all(lengths: Tensor) -> Tensor:
+    """Return what distances are relative to, of lengths [T, P + 1]: a tensor's own, or that of all where it is zero."""
+    return torch.where(lengths[:, :-1] > 0, lengths[:, :-1], lengths[:, -1:])
 
 
 def _kept_samples(*traces: Trace) -> frozenset[int]:

@@ -126,17 +126,16 @@ _AS_LARGE = 0.1
 
 
 def scaled_always(difference: Difference) -> bool:
-    """Tell whether each run multiplies its gradients by a number in every step, and no limit makes that.
+    """Tell whether both runs multiply their gradients by a number in every step, and no limit makes that.
 
-    By one number in all steps, or by such as leave gradients of no one length, as one over the tokens of each batch.
+    By one number in all steps, or both by such as leave gradients of no one length, as one over each batch's tokens.
     """
-    for trace in difference.traces:
-        kept = [kept_after_backward(trace, row) for row in range(len(trace.layout.steps))]
-        if not all(kept):
-            return False
-        if not _all_alike(kept) and (any(_part_alike(part, 1.0) for part in kept) or _of_one_length(trace)):
-            return False
-    return len(difference.left.layout.steps) > 1
+    steps = len(difference.left.layout.steps)
+    kept = [[kept_after_backward(trace, row) for row in range(steps)] for trace in difference.traces]
+    if steps < 2 or not all(map(all, kept)):
+        return False
+    shortened = not any(_part_alike(part, 1.0) for parts in kept for part in parts)
+    return all(map(_all_alike, kept)) or (shortened and not any(map(_of_one_length, difference.traces)))
 
 
 def _of_one_length(trace: Trace) -> bool:

@@ -117,7 +117,9 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
 def _scaled_after_backward(difference: Difference, factor: float) -> bool:
     """Tell whether loops multiply what backward has made, one by that factor more than the other: no loss shows it."""
     kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
-    return all(kept) and abs(factor - 1) > _SAME_FACTOR and abs(kept[1] / kept[0] / factor - 1) < _SAME_FACTOR / 2
+    if difference.chain.given_otherwise or not all(kept) or abs(factor - 1) <= _SAME_FACTOR:
+        return False
+    return abs(kept[1] / kept[0] / factor - 1) < _SAME_FACTOR / 2
 
 
 def _is_another(difference: Difference, factor: float) -> bool:

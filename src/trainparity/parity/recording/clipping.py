@@ -70,8 +70,8 @@ class ClippingHooks(intercept.Listener):
 
     @unseen
     def clipping(self, clipped: Sequence[Tensor], max_norm: float, total_norm: Tensor) -> None:
-        """Look at the gradients before they are clipped."""
-        if not self.active or not self._concerned(clipped):
+        """Look at the gradients before they are clipped; a limit that is infinite asks for their norm alone."""
+        if not self.active or math.isinf(max_norm) or not self._concerned(clipped):
             return
         self._clipped_scaled |= self._scaled(lambda member: _holds_any(member, clipped))
         self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
