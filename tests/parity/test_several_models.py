@@ -191,6 +191,27 @@ def test_what_is_made_of_generated_samples_differs_by_the_generators_fault(tmp_p
     assert (found.verdict, found.cause, found.model) == ("different", "forward", "G"), found.explanation
 
 
+class Wasserstein(Gan):
+    """Its critic's last bias has a gradient of one less one: nothing but rounding, of which Adam makes whole steps."""
+
+    def step_d(self, rows: Tensor) -> None:
+        self.opt_d.zero_grad()
+        for part in rows.chunk(self.parts):
+            fake = self.generate(NOISE[part]).detach()
+            ((self.d(fake).sum() - self.d(self.real(part)).sum()) / BATCH).backward()
+        self.opt_d.step()
+
+
+def test_what_rounding_alone_moves_hides_nothing_else(tmp_path: Path) -> None:
+    for twin in range(3):
+        variant_of(Wasserstein).run(tmp_path / "a", twin)
+    variant_of(Wasserstein, parts=2).run(tmp_path / "b")
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "equivalent", (found.reason, found.explanation)
+    variant_of(Wasserstein, real=lambda self, part: 1.001 * REAL[part]).run(tmp_path / "c")
+    assert compare_folders(tmp_path / "a", tmp_path / "c").verdict == "different"
+
+
 class Penalised(Critic):
     """Its loss has the gradient penalty, and its discriminator, in one variant, another function inside."""
 
@@ -620,3 +641,51 @@ def test_gradients_zeroed_between_micro_batches_are_named_behind_an_encoder(tmp_
     _after_an_encoder(True, tmp_path / "b", 0)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.cause) == ("different", "gradients-not-zeroed"), found.explanation
+
+
+class Translating(nn.Module):
+    """A decoder, given tokens and what the encoder hands it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.drop, self.head = nn.Embedding(16, 8), nn.Dropout(0.2), nn.Linear(8, 16)
+
+    def forward(self, tokens: Tensor, state: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.drop(torch.tanh(self.embed(tokens) + state)))
+        return scores
+
+
+def _translate(folder: Path, twin: int = 0, *, fault: str = "") -> None:
+    torch.manual_seed(0)
+    encoder, decoder = nn.Sequential(nn.Linear(6, 8), nn.Tanh()), Translating()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (encoder, decoder)]
+    if fault == "evaluates":
+        decoder.eval()
+    with (
+        trainparity.record(encoder, optimizers[0], folder, twin=twin),
+        trainparity.record(decoder, optimizers[1], folder, twin=twin, name="decoder"),
+    ):
+        for batch in torch.randn(STEPS, BATCH, 6, generator=torch.Generator().manual_seed(3)):
+            tokens = (batch[:, 0].abs() * 7).long() % 16
+            state = encoder(batch)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            scores = decoder(tokens, 0.9 * state if fault == "hands on" else state)
+            targets = (tokens + 1 + (fault == "targets")) % 16
+            functional.cross_entropy(scores, targets).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "model"),
+    [("evaluates", "eval-mode", "decoder"), ("hands on", "inputs", "decoder"), ("targets", "loss-or-targets", None)],
+)
+def test_a_fault_of_the_model_behind_is_no_other_loss_of_the_one_before(
+    fault: str, cause: str, model: str | None, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        _translate(tmp_path / "a", twin)
+    _translate(tmp_path / "b", fault=fault)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.cause, found.model) == ("different", cause, model), found.explanation
