@@ -198,7 +198,8 @@ class Wasserstein(Gan):
         self.opt_d.zero_grad()
         for part in rows.chunk(self.parts):
             fake = self.generate(NOISE[part]).detach()
-            ((self.d(fake).sum() - self.d(self.real(part)).sum()) / BATCH).backward()
+            for sign, judged in ((-1, self.d(self.real(part))), (1, self.d(fake))):
+                (sign * judged.sum() / BATCH).backward()
         self.opt_d.step()
 
 
