@@ -15,6 +15,7 @@ from trainparity.parity.causes.passes import (
     outputs_agree,
     own_gradients_agree,
     parameters_beyond,
+    passes_by_size,
     same_cut,
     without_gradient,
 )
@@ -102,7 +103,8 @@ def inputs_take_gradients(difference: Difference) -> Finding | None:
     if difference.stage != "gradient" or whole[0] == whole[1] or not all(counts) or counts[0] == counts[1]:
         return None
     in_left = counts[0] < counts[1]
-    if not whole[not in_left] > whole[in_left]:
+    fewer, more = passes_by_size(difference)[:: 1 if in_left else -1]
+    if not whole[not in_left] > whole[in_left] or fewer - more:  # those in which it takes one are gone, no others
         return None
     return Finding(
         f"what the model is given takes a gradient in {difference.who(in_left)}, and none in "

@@ -1,5 +1,7 @@
 """What both runs' forward and backward passes have in common: rules that place a difference rest on it."""
 
+from collections import Counter
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,13 @@ def same_cut(difference: Difference) -> bool:
 def forward_passes(trace: Trace, row: int) -> Tensor:
     """Return how many forward passes with samples each rank makes: int64 [R]."""
     return (trace.arrays["rank/rows"][row] > 0).sum(1)
+
+
+def passes_by_size(difference: Difference) -> tuple[Counter[int], Counter[int]]:
+    """Return how many forward passes of each number of samples both runs make, over all ranks."""
+    left, right = (Counter(trace.arrays["rank/rows"][difference.row].flatten().tolist()) for trace in difference.traces)
+    del left[0], right[0]  # which fill up
+    return left, right
 
 
 def without_own_samples(difference: Difference) -> bool:

@@ -6,7 +6,7 @@ import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.lengths import BY_CHANCE, is_cut_off, of_other_length
-from trainparity.parity.causes.passes import one_passes_more_aside, same_cut, without_own_samples
+from trainparity.parity.causes.passes import one_passes_more_aside, passes_by_size, same_cut, without_own_samples
 from trainparity.parity.causes.ranks import part_on_purpose
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, over_the_run, same_over_the_run, without
@@ -155,10 +155,7 @@ def made_left_out(difference: Difference) -> Finding | None:
 
 def _passes_left_out(difference: Difference) -> int:
     """Return how many passes of the reference the other run does not make, where its others are of the same sizes."""
-    ours, theirs = (
-        Counter(trace.arrays["rank/rows"][difference.row].flatten().tolist()) for trace in difference.traces
-    )
-    del ours[0], theirs[0]
+    ours, theirs = passes_by_size(difference)
     return 0 if theirs - ours else (ours - theirs).total()
 
 
