@@ -1,26 +1,34 @@
-"""The rounding of biases' gradients whose terms cancel, which twins need not show."""
+"""The rounding of biases' gradients whose terms cancel, or are very many, which twins need not show."""
+
+import math
 
 import torch
 from torch import Tensor
 
 from trainparity.parity.distance import norms
+from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace
 
 
 def of_cancelling_biases(reference: Trace) -> Tensor:
-    """Return the floor of biases' gradients whose terms cancel: float64 [T, P + 1]; zero for others.
+    """Return the floor of biases' gradients whose terms cancel, or are many: float64 [T, P + 1]; zero for others.
 
     As what a discriminator gets from real and from generated samples does: what is left is the rounding of both sums.
-    Of terms that add up at random a gradient is as long as the root of their squares.
+    Of terms that add up at random a gradient is as long as the root of their squares. Many terms of one sign, as a
+    focal loss's by the scores of all places, round as often, each the same way in a twin that adds them in one order.
     """
-    shapes, seen = list(reference.layout.parameters), reference.layout.activations
+    shapes, seen = reference.layout.parameters, reference.layout.activations
     floor = torch.zeros(len(reference.layout.steps), len(shapes) + 1, dtype=torch.float64)
     lengths, terms = norms(reference, "gradient").double(), _terms(reference)
     for place, name in enumerate(shapes):
         if name.endswith(".bias") and (module := name.removesuffix(".bias")) in seen:
             longer = (terms[:, seen.index(module)] / lengths[:, place]).nan_to_num(0.0, posinf=0.0)
             floor[:, place] = torch.where(longer > 1, _SUMS * reference.layout.unit_roundoff * longer, 0.0)
+            if not is_coarse(reference.layout):  # there sums are made in fp32
+                count = reference.arrays["activation/numbers"][:, seen.index(module)] / math.prod(shapes[name])
+                many = reference.layout.unit_roundoff * count.double().sqrt()
+                floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
     return floor
 
 
@@ -31,6 +39,9 @@ def _terms(reference: Trace) -> Tensor:
     lengths: Tensor = torch.linalg.vector_norm(reference.arrays["activation_gradient/sketch"], dim=2)
     return lengths / (MEAN_LENGTH * signs.sqrt())
 
+
+_MANY = 256
+"""Terms of a sum from which on it rounds as their root: of 1024, sums in another order lay 12 such roots off."""
 
 _SUMS = 4
 """Roundings of sums of real and of made samples, each as long as a few times that root; 3 were seen."""

@@ -118,6 +118,7 @@ class NoiseFloor:
             floor = torch.maximum(floor, of_cancelling_biases(reference))
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+            floor = torch.maximum(floor, passed_on(reference, kind, of_cancelling_biases(reference)))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
