@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import trainparity
@@ -44,3 +44,40 @@ def test_its_rounding_is_that_of_its_terms(seed: int, coarse: bool, tmp_path: Pa
 
 def test_another_gradient_of_it_is_seen(tmp_path: Path) -> None:
     assert compared(partial(train, 1, 1.0, 0, False), partial(train, 4, 1.5, 0, False), tmp_path).verdict == "different"
+
+
+class Scores(nn.Module):
+    """Scores each place of an image, as a detector does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.score = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 27, 3, padding=1)
+        nn.init.constant_(self.score.bias, -4.6)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.score(torch.tanh(self.body(images)))
+        return scores
+
+
+def detect(folder: Path, twin: int, *, turned: bool = False, scale: float = 1.0, seed: int = 0) -> None:
+    """Tell nearly nothing from nothing at all places, with the images of a batch in another order where `turned`."""
+    torch.manual_seed(seed)
+    model = Scores()
+    assert isinstance(model.score.bias, nn.Parameter)
+    model.score.bias.register_hook(lambda gradient: gradient * scale)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for images in torch.randn(8, 8, 1, 96, 96):
+            optimizer.zero_grad()
+            scores = model(images.flip(0) if turned else images)
+            (binary_cross_entropy_with_logits(scores, torch.zeros_like(scores), reduction="sum") / 8).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(seed: int, tmp_path: Path) -> None:
+    reference = partial(detect, seed=seed)
+    verdict = compared(reference, partial(reference, turned=True), tmp_path / "right")
+    assert verdict.verdict == "equivalent", (verdict.explanation, verdict.distance_over_floor)
+    verdict = compared(reference, partial(reference, turned=True, scale=1.001), tmp_path / "wrong")
+    assert verdict.verdict == "different"
