@@ -122,6 +122,8 @@ def other_value(difference: Difference) -> Finding | None:
     hidden = is_coarse(difference.left.layout) and not chain.given_same_bits
     if hidden or set(chain.judged) & set(chain.bent):  # within the margin of a coarse format
         inside = f"another loss function, or {inside}"
+    elif max(difference.numbers("made_elsewhere")) or not difference.floor.same_samples:
+        inside = f"other targets, or another loss, of what models make for it, or {inside}"
     return Finding(
         f"the model returns the same in both runs, and the loss is {exact(values[0])} in {difference.runs[0]} and "
         f"{exact(values[1])} in {difference.runs[1]}: {inside}, or its weights"
