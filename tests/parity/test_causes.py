@@ -107,6 +107,7 @@ NO_BIAS = ~all_but("a.bias")[:, None]
 PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
+IN_PARTS = {"layout": {"outputs": ["a"], "given_outputs": ["a", "(output)"]}}
 OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
 NOTHING_SEEN = {
     "activation__numbers": torch.zeros(T, 0, dtype=torch.int64),
@@ -367,6 +368,7 @@ PROVED: dict[str, list[Pair]] = {
         (ZEROS, {**ZEROS, "gradients": scaled(1.5, "b.weight"), "rank__micro": ones(T, 1, 1, 256)}),
         (SILENT, {**SILENT, "gradients": scaled(1.5, "b.weight"), "given_back": {"drop": 0.1}}),
         ({}, {"gradients": FREEZES, "activations": {"b": 0.1, "(output)": 0.1}}),
+        (IN_PARTS, {**IN_PARTS, "gradients": OFF, "activations": {"(output)": 0.1}, "given_back": {"a": 0.1}}),
         (NOTHING, {**NOTHING, "weights": (0.98,), **GIVEN_THE_SAME}),
         (
             {**DREW, "layout": {"dropped": {"drop": 0.1}}},

@@ -23,6 +23,8 @@ class Chain:
     """What both runs have seen, in the reference's order."""
     outputs: list[str]
     """What the loop got from the model or from parts of it and gave to no other part; empty where that has no rows."""
+    returned: set[str]
+    """Those, and what parts return that the loop hands on by other than their first argument, as a state."""
     judged: list[str]
     """Those of them through which a gradient came: the loss is computed from them. Where the model itself computes the
     loss and returns nothing else that this is made of, the last module's output."""
@@ -99,6 +101,7 @@ class Chain:
         return cls(
             names=names,
             outputs=outputs,
+            returned=set(difference.left.layout.given_outputs) & set(difference.right.layout.given_outputs),
             judged=judged,
             forward=values.beyond(names, 1.0, difference.margin),
             further_than_twins=further_than_twins(difference, values, other_bits),
@@ -130,7 +133,7 @@ class Chain:
         Of a model that returns its loss alone it is what its modules return.
         """
         inside = set(self.outputs or made(self.names))
-        if inside & set(self.forward):
+        if (inside | self.returned) & set(self.forward):
             return False
         if inside & set(self.lost):
             return None
