@@ -90,7 +90,13 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
         what = f"{some(names)} start from other values"
     when = "from the start" if row == 0 else f"from step {steps[row]} on, though step {steps[row - 1]} left them equal"
     if row == 0 and not untied and not made_otherwise and difference.chain.outputs_agree:
-        when = "where the first update begins, though what the model returned before agrees: the loop has changed them"
+        hidden = bool((left.arrays["start/sketch"][row] == 0).all(1).any())  # as LoRA's second factor hides the first
+        why = (
+            "the loop has changed them, or weights of zero behind them hide it"
+            if hidden
+            else "the loop has changed them"
+        )
+        when = f"where the first update begins, though what the model returned before agrees: {why}"
     return Finding(f"{len(names)} of {total} parameters differ {when}: {what}", evidence)
 
 
