@@ -397,6 +397,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),
+        ({}, {"held": all_but("a.bias"), "gradients": OFF}),
         ({}, {"held": all_but(*SHAPES), "start": 0.01}),
         ({}, {"gradients": scaled(1.5, "a.bias", since=1), "sequence": torch.tensor([0, 2, 3, 4])}),
         ({}, {"gradients": scaled(0), "rank__micro": NO_MICRO[:, :1], "rank__backwards": 0 * whole(T, 1)}),

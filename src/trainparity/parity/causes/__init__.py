@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     start.averaged_otherwise,
     unmoved.made_after_the_optimizer,
     modes.eval_mode,
+    unmoved.neither_moved_nor_zeroed,
     accumulation.gradients_not_zeroed,  # what is thrown away counts as no sample
     backward.flows_through_targets,
     backward.inputs_take_gradients,

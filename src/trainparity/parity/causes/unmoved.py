@@ -219,6 +219,25 @@ def _more_than_rounding(trace: Trace, row: int) -> Tensor:
 @rule(
     "parameters-not-updated",
     "update",
+    proof="gradients differ of those parameters alone that one optimizer does not hold, and neither moves nor zeroes",
+    advice="make the optimizer after the model is moved, wrapped or sharded, from all its parameters",
+)
+def neither_moved_nor_zeroed(difference: Difference) -> Finding | None:
+    """Parameters that an optimizer does not hold, where its `zero_grad` leaves what another loss gave them."""
+    names, off = _unheld(difference), [name for name in difference.beyond["gradient"] if name != ALL]
+    if difference.stage != "gradient" or not off or not set(off) <= set(names):
+        return None
+    holds = bool(difference.at("held")[0][list(difference.left.layout.parameters).index(off[0])])
+    return Finding(
+        f"the optimizer of {difference.who(not holds)} does not hold {some(names)}: it moves none of them, and its "
+        "`zero_grad` leaves their gradients",
+        {"parameters": names},
+    )
+
+
+@rule(
+    "parameters-not-updated",
+    "update",
     proof="a parameter has a gradient and does not move, by more than its format rounds away; whether the optimizer "
     "holds it",
     advice="make the optimizer after the model is moved, wrapped or sharded, from all its parameters",
