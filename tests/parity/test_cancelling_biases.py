@@ -10,6 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
 
 
 def train(parts: int, scale: float, seed: int, coarse: bool, folder: Path, twin: int) -> None:
@@ -51,7 +52,7 @@ class Scores(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.score = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 27, 3, padding=1)
+        self.body, self.score = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 27, 3, padding=1)
         nn.init.constant_(self.score.bias, -4.6)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -59,25 +60,23 @@ class Scores(nn.Module):
         return scores
 
 
-def detect(folder: Path, twin: int, *, turned: bool = False, scale: float = 1.0, seed: int = 0) -> None:
+def detect(folder: Path, twin: int, *, turned: bool = False, scale: float = 1.0) -> None:
     """Tell nearly nothing from nothing at all places, with the images of a batch in another order where `turned`."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = Scores()
     assert isinstance(model.score.bias, nn.Parameter)
     model.score.bias.register_hook(lambda gradient: gradient * scale)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for images in torch.randn(8, 8, 1, 96, 96):
+        for images in torch.randn(3, 4, 1, 96, 96):
             optimizer.zero_grad()
             scores = model(images.flip(0) if turned else images)
-            (binary_cross_entropy_with_logits(scores, torch.zeros_like(scores), reduction="sum") / 8).backward()
+            (binary_cross_entropy_with_logits(scores, torch.zeros_like(scores), reduction="sum") / 4).backward()
             optimizer.step()
 
 
-@pytest.mark.parametrize("seed", [0, 2])
-def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(seed: int, tmp_path: Path) -> None:
-    reference = partial(detect, seed=seed)
-    verdict = compared(reference, partial(reference, turned=True), tmp_path / "right")
+def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(tmp_path: Path) -> None:
+    verdict = compared(detect, partial(detect, turned=True), tmp_path)
     assert verdict.verdict == "equivalent", (verdict.explanation, verdict.distance_over_floor)
-    verdict = compared(reference, partial(reference, turned=True, scale=1.001), tmp_path / "wrong")
-    assert verdict.verdict == "different"
+    detect(tmp_path / "wrong", 0, turned=True, scale=1.001)
+    assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
