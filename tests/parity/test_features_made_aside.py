@@ -123,3 +123,12 @@ def test_features_that_were_kept_are_not_said_to_be_other_samples(
     assert found.verdict in ("bitwise", "equivalent"), found.explanation
     found = compared(reference, partial(reference, how="kept", smoothing=0.1), tmp_path / "wrong")
     assert (found.verdict, found.cause) == ("different", "unknown"), found.explanation
+
+
+def test_features_that_were_kept_are_known_by_themselves_after_an_evaluation(
+    kind: type[nn.Module], tmp_path: Path
+) -> None:
+    reference = partial(train, kind=kind, frozen=True, how="kept")
+    other = partial(reference, evaluates="whole", smoothing=0.1)
+    found = compared(reference, other, tmp_path)
+    assert (found.verdict, found.cause) == ("different", "loss-or-targets"), found.explanation

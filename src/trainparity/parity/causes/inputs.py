@@ -10,7 +10,7 @@ from trainparity.parity.causes.samples import at_their_places
 from trainparity.parity.difference import Difference
 from trainparity.parity.identities import identities, over_the_run
 from trainparity.parity.margin import is_coarse
-from trainparity.parity.recording.names import made
+from trainparity.parity.recording.names import OUTPUT, made
 
 
 @rule(
@@ -127,4 +127,5 @@ def _known_otherwise(difference: Difference) -> bool:
     """Tell whether the runs' samples are known by other tensors: one calls other parts, or has made features before."""
     outputs = [trace.layout.outputs for trace in difference.traces]
     aside = [bool(count) for count in difference.numbers("aside")]
-    return outputs[0] != outputs[1] or aside[0] != aside[1]
+    of_parts = not all(name.startswith(OUTPUT) for name in outputs[0])  # else the model is given the data itself
+    return outputs[0] != outputs[1] or (of_parts and aside[0] != aside[1])

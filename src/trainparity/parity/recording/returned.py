@@ -59,8 +59,8 @@ class Returned:
         if self._aside is not None and _shares(given, self._aside[2]):
             (inputs, keywords, _), self._aside = self._aside, None
             return inputs, keywords
-        if self._first_aside is None or module is self._first_aside[0] or given.grad_fn is not None:
-            return None
+        if self._first_aside is None or module in self._first_aside[0].modules() or given.grad_fn is not None:
+            return None  # one that holds this module has made more of its input than what this is given
         _, inputs, keywords = self._first_aside
         if not _may_be_features(given, identifying(inputs, keywords)):
             return None
