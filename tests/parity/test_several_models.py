@@ -1,6 +1,6 @@
 """Several models with optimizers of their own in one run, as a GAN has: recorded apart, judged together."""
 
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import trainparity
+from tests.support.against_twins import compared
 from tests.support.synthetic import judge, scaled
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
@@ -690,3 +691,26 @@ def test_a_fault_of_the_model_behind_is_no_other_loss_of_the_one_before(
     _translate(tmp_path / "b", fault=fault)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.cause, found.model) == ("different", cause, model), found.explanation
+
+
+def _one_model_of_two(folder: Path, twin: int, smoothing: float) -> None:
+    """Train one model with an optimizer for its weights and one for its biases, which steps first."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+    kinds = [[p for p in model.parameters() if p.ndim == dimensions] for dimensions in (1, 2)]
+    biases, weights = (torch.optim.SGD(parameters, lr=0.1) for parameters in kinds)
+    with (
+        trainparity.record(model, biases, folder, twin=twin),
+        trainparity.record(model, weights, folder, twin=twin, name="weights"),
+    ):
+        for batch in torch.randn(STEPS, BATCH, 6, generator=torch.Generator().manual_seed(3)):
+            labels = (batch[:, 0] > 0).long()
+            functional.cross_entropy(model(batch), labels, label_smoothing=smoothing).backward()
+            for optimizer in (biases, weights):
+                optimizer.step()
+            model.zero_grad()
+
+
+def test_what_an_earlier_optimizer_has_moved_explains_no_loss(tmp_path: Path) -> None:
+    found = compared(partial(_one_model_of_two, smoothing=0.0), partial(_one_model_of_two, smoothing=0.1), tmp_path)
+    assert (found.verdict, found.cause, found.model) == ("different", "loss-or-targets", None), found.explanation

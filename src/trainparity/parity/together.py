@@ -89,7 +89,7 @@ def _before_the_loss(first: Verdict, others: list[tuple[str, Verdict]]) -> tuple
             (name, verdict)
             for name, verdict in others
             if verdict.step == first.step
-            and verdict.link in ("start", "inputs", "forward")
+            and verdict.link in ("inputs", "forward")
             and not _rank(verdict)[0]
             and verdict.cause != UNKNOWN
         ),
