@@ -34,10 +34,10 @@ def made_by_backward(trace: Trace, row: int) -> Tensor:
         last = micro[:, number:].sum(1).mean(0)
         if not held[:, number].any() and last.any():
             as_is, left_over = fit(last, trace.arrays["rank/total"][row][0])
-            if max(abs(as_is - 1), left_over) < _AS_MADE:
+            if max(abs(as_is - 1), left_over) < AS_MADE:
                 return last
     return micro.sum(1).mean(0)
 
 
-_AS_MADE = 1e-3
+AS_MADE = 1e-3
 """Part by which a gradient may differ from the sum of the passes that made it, for rounding."""

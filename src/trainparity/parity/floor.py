@@ -75,6 +75,7 @@ class NoiseFloor:
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self._floors: dict[Compared, Tensor] = {}
+        self._of_biases = of_cancelling_biases(reference)
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
         self.flaw = self.flaw or of_another_update(reference, twins, self._floors["gradient"])
@@ -115,10 +116,10 @@ class NoiseFloor:
         """Return a kind's floor with what few twins show by chance alone."""
         reference = self.reference
         if kind == "gradient":
-            floor = torch.maximum(floor, of_cancelling_biases(reference))
+            floor = torch.maximum(floor, self._of_biases)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
-            floor = torch.maximum(floor, passed_on(reference, kind, of_cancelling_biases(reference)))
+            floor = torch.maximum(floor, passed_on(reference, kind, self._of_biases))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":

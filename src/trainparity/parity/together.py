@@ -71,7 +71,7 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
         return before
     evidence = first[1].evidence
     replaced = evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra")
-    if not (replaced or (first[1].cause == "unknown" and first[1].link == "inputs")):
+    if not (replaced or (first[1].cause == UNKNOWN and first[1].link == "inputs")):
         return first
     earliest = min(different, key=lambda item: _sequence(item[1]))
     if _sequence(earliest[1]) < _sequence(first[1]):

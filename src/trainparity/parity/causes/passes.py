@@ -5,7 +5,7 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from trainparity.parity.after_backward import made_by_backward
+from trainparity.parity.after_backward import AS_MADE, made_by_backward
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
@@ -135,11 +135,7 @@ def own_alone(trace: Trace, row: int) -> bool:
     if len(total) < 2 or not total.any() or bool((total == total[:1]).all()):
         return False
     apart = torch.linalg.vector_norm(total - made, dim=1)
-    return bool((apart <= _AS_MADE * torch.linalg.vector_norm(total, dim=1)).all())
-
-
-_AS_MADE = 1e-3
-"""Part by which a gradient may differ from the sum of the passes that made it, for rounding."""
+    return bool((apart <= AS_MADE * torch.linalg.vector_norm(total, dim=1)).all())
 
 
 def multiples_of_gradients(difference: Difference) -> dict[str, tuple[float, float]]:
