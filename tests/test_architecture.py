@@ -51,7 +51,7 @@ BELOW: dict[str, set[str]] = {
         "bisection", "second_opinion", "records", "errors", "exits", "ownership", "scratch", "attach", "printable",
         "stopping",
     },
-    "controls": {"parity", "records", "strategies", "environment"},
+    "controls": {"parity", "records", "strategies", "environment", "parentage"},
     "claims": {"validation", "params", "records", "environment", "data", "workloads", "parity.recording"},
     "launch": {
         "extras", "validation", "params", "records", "environment", "environment_variables", "errors", "exits",

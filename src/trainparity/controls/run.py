@@ -1,22 +1,17 @@
 """Run the catalogue over seeds and count: caught, named, false alarms."""
 
 import logging
-import multiprocessing
 import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from trainparity.controls.catalogue import RIGHT, WRONG, Control
 from trainparity.controls.loop import Loop
-from trainparity.environment import usable_cores
+from trainparity.controls.processes import each
 from trainparity.parity.compare import compare_folders
 from trainparity.records.base import RecordError
 from trainparity.records.controls import ControlResult
@@ -48,35 +43,16 @@ def run_controls(
     """
     trials = [(control, model, seed) for control in controls for model in control.models for seed in seeds]
     alone = [_alone(trials, seed) for seed in seeds]
-    with _processes() as pool:
-        for number, _ in enumerate(pool.map(_train_alone, [folder] * len(alone), alone), 1):
-            progress(f"{number} of {len(alone)} seeds trained on one process")
+    for number, _ in enumerate(each(partial(_train_alone, folder), alone), 1):
+        progress(f"{number} of {len(alone)} seeds trained on one process")
     _train_on_ranks(folder, [trial for trial in trials if trial[0].num_ranks > 1], progress)
-    verdicts = []
-    with _processes() as pool:
-        for verdict in pool.map(_judge, [folder] * len(trials), trials, chunksize=64):
-            verdicts.append(verdict)
-            if not len(verdicts) % 500:
-                progress(f"{len(verdicts)} of {len(trials)} runs judged")
+    verdicts: list[Verdict] = []
+    for verdict in each(partial(_judge, folder), trials):
+        verdicts.append(verdict)
+        if not len(verdicts) % 500:
+            progress(f"{len(verdicts)} of {len(trials)} runs judged")
     judged = list(zip(trials, verdicts, strict=True))
     return [_count(control, [verdict for trial, verdict in judged if trial[0] is control]) for control in controls]
-
-
-@contextmanager
-def _processes() -> Iterator[ProcessPoolExecutor]:
-    """Yield processes that start as fresh interpreters: a fork of one that has used torch may hang.
-
-    They end at once where this process is stopped: the pool would wait for what they train.
-    """
-    start = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(usable_cores(), start, partial(torch.set_num_threads, 1)) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
 
 
 def _run(folder: Path, loop: type[Loop], model: str, seed: int) -> Path:
