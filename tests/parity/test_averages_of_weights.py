@@ -89,6 +89,47 @@ def test_how_an_average_is_computed_is_none(momentum: float, stored: torch.dtype
     assert verdict.verdict == "equivalent", verdict.explanation
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, frozen: bool, tmp_path: Path) -> None:
+    """Its forward pass is not made with what the update begins with; writes to `.data` count no version."""
+
+    def train(late: bool, parts: int, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        student = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 10))
+        teacher = copy.deepcopy(student).requires_grad_(not frozen)
+        optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
+
+        def follow() -> None:
+            for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+                if parts == 1:
+                    ours.data.mul_(MOMENTUM).add_(theirs.data, alpha=1 - MOMENTUM)
+                else:  # of equal weights, as at first, the same ones to the bit
+                    ours.data.lerp_(theirs.data, 1 - MOMENTUM)
+
+        with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=coarse), torch.no_grad():
+                        wanted = teacher(images).float()
+                    with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                        outputs = student(images).float()
+                    ((cross_entropy(outputs, labels) + mse_loss(outputs, wanted)) / parts).backward()
+                if late:
+                    follow()
+                optimizer.step()
+                if not late:
+                    follow()
+
+    verdict = compared(partial(train, False, 1), partial(train, True, 4), tmp_path / "wrong")
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1), verdict.reason
+    assert "written after the forward pass of step 1" in (verdict.explanation or ""), verdict.explanation
+    for late in (False, True):
+        verdict = compared(partial(train, late, 1), partial(train, late, 4), tmp_path / str(late))
+        assert verdict.verdict == "equivalent", verdict.explanation
+
+
 def test_an_average_in_bf16_that_never_moves_is_seen(tmp_path: Path) -> None:
     """How far it moves in a step is rounded away there, and no part of the way."""
     runs = (partial(train, update, 1, False, torch.bfloat16) for update in (partial(average, 0.5, 1), never))

@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     ranks.ranks_disagree,
     start.changed_between_steps,
     start.not_moved_back,
+    averages.written_before_the_update,
     averages.averaged_by_another_part,
     start.weights_not_loaded,
     start.averaged_otherwise,

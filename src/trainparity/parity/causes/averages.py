@@ -158,3 +158,38 @@ def _moved_in_one_run(difference: Difference) -> Finding | None:
 
 def _of_the_way(part: float) -> str:
     return "not at all" if not part else f"by {exact(part, 3)} of the way"
+
+
+def _written_in_one_run(difference: Difference) -> list[str]:
+    """Return weights that one run writes between forward pass and update, and the other in no step.
+
+    Of those that no optimizer holds. By rounding the same average may be another number in a single step, or not.
+    """
+    written = [trace.arrays.get("written") for trace in difference.traces]
+    if written[0] is None or written[1] is None:  # of an earlier version
+        return []
+    alone = (written[0].any(0) != written[1].any(0)) & (written[0] | written[1])[difference.row]
+    beside = ~torch.logical_or(*difference.at("held")) & ~torch.stack(difference.at("gradient/norm")).any(0)
+    return difference.named(alone & beside)
+
+
+@rule(
+    "weights-not-loaded",
+    "start",
+    proof="weights that no optimizer holds, and that take no gradient, are written between the forward pass and the "
+    "update of a step, in one run only: its forward passes are made with those of a step before",
+    advice="update the average after the optimizer's step in both runs",
+    differs=lambda difference: bool(_written_in_one_run(difference)),
+)
+def written_before_the_update(difference: Difference) -> Finding | None:
+    """An average that is updated before the weights that it follows lags by a step."""
+    names = _written_in_one_run(difference)
+    if not names:
+        return None
+    place = list(difference.left.layout.parameters).index(names[0])
+    return Finding(
+        f"{some(names)}: held by no optimizer, and in {difference.who(bool(difference.at('written')[0][place]))} alone "
+        f"written after the forward pass of step {difference.step} and before its update, so that each pass is made "
+        "with what they were a step before",
+        {"parameters": names},
+    )

@@ -7,6 +7,7 @@ import torch
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.difference import Difference
+from trainparity.parity.distance import ALL
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.updates import evaluated_several_times, traced_since
 from trainparity.records.names import some
@@ -78,6 +79,26 @@ def _restored_otherwise(difference: Difference) -> Finding | None:
 
 _RESTORED = 16
 """Times the noise of its gradient by which the state of half of all parameters does not part before training begins."""
+
+
+def _exchanged(difference: Difference) -> Finding | None:
+    """Find a state as long in all, and of another length for each parameter whose update is another one.
+
+    As where it is loaded for parameters in another order, by number.
+    """
+    (ours, theirs), moved = difference.at("state/norm"), set(difference.beyond["update"]) - {ALL}
+    apart = (ours - theirs).abs() > max(_NO_ROUNDING, difference.tolerance) * torch.maximum(ours, theirs)
+    if difference.row or not moved or not moved <= set(names := difference.named(apart)):
+        return None
+    return Finding(
+        f"before its first step the optimizer's state is as long in both runs, and of another length for "
+        f"{some(names)}: it was loaded for other parameters than it was saved for",
+        {"norm_of_the_state": facts.state_norms(difference), "parameters": names},
+    )
+
+
+_NO_ROUNDING = 1e-3
+"""Part of its length by which the state of a parameter differs, whose update differs, that is another one."""
 
 
 def _against(difference: Difference, name: str) -> str:
@@ -204,7 +225,7 @@ def optimizer_state(difference: Difference) -> Finding | None:
     steps, total = difference.numbers("optimizer_step"), facts.state_norms(difference)
     agree = not none_kept and facts.states_agree(difference, max(1e-3, difference.tolerance))
     if agree and steps[0] == steps[1]:
-        return _restored_otherwise(difference)
+        return _restored_otherwise(difference) or _exchanged(difference)
     lost = ""
     if min(total) == 0 < max(total):
         lost = " (one of them has none: lost on resume, or with an optimizer made anew)"

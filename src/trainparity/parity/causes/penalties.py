@@ -9,6 +9,7 @@ from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
+from trainparity.parity.recording.names import module_of
 from trainparity.parity.zero_weights import of_the_loss
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
@@ -77,12 +78,20 @@ def taken_by_the_loss(difference: Difference) -> Finding | None:
     names = parameters_beyond(difference)
     if not names or not set(names) <= of_the_loss(difference) or not _outputs_agree_alone(difference):
         return None
+    if any(trace.layout.differentiable for trace in difference.traces) and _of_modules_called(difference, names):
+        return None  # it takes the gradient of these, which is made with the weights
     return Finding(
         "the model returns the same, and the gradient of the loss by that agrees; the loss takes "
         f"{some(names)} by itself, and {'its' if len(names) == 1 else 'their'} gradient is another one in "
         f"{difference.runs[1]}",
         {"parameters": names},
     )
+
+
+def _of_modules_called(difference: Difference, parameters: list[str]) -> bool:
+    """Tell whether one of some parameters belongs to a module that the model calls."""
+    called = {module_of(name) for name in difference.left.layout.activations}
+    return any(name.rpartition(".")[0] in called for name in parameters)
 
 
 def _outputs_agree_alone(difference: Difference) -> bool:

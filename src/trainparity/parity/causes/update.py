@@ -50,8 +50,8 @@ def evaluated_again(difference: Difference) -> Finding | None:
     "update",
     "update",
     proof="both do, what backward makes first agrees, and the gradient of the moved weights does not",
-    advice="compare how far the weights are moved before the second evaluation, as SAM's `rho` or an inner learning "
-    "rate says, and the loss that is made there",
+    advice="compare how far the weights are moved before later evaluations, as SAM's `rho` or an inner learning "
+    "rate says, how many of these are made, of which samples, and the loss that is made there",
 )
 def moved_otherwise(difference: Difference) -> Finding | None:
     """The first evaluations agree, and the second ones do not."""
@@ -60,9 +60,9 @@ def moved_otherwise(difference: Difference) -> Finding | None:
     if not backward_makes_equal(difference) or not difference.chain.outputs_agree:
         return None
     return Finding(
-        f"both runs move the weights within the step and pass its samples again; the first gradient agrees, and that "
-        f"of the moved weights does not in {difference.runs[1]}",
-        {"equal": ["weights before the step", "samples", "outputs of the model", "the first gradient"]},
+        f"both runs move the weights within the step and evaluate again; the first evaluation's gradient agrees, and "
+        f"that of the moved weights does not in {difference.runs[1]}",
+        {"equal": [f"{what} of the first evaluation" for what in ("weights", "samples", "outputs", "gradient")]},
     )
 
 

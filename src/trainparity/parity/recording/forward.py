@@ -64,6 +64,8 @@ class ForwardHooks:
         self.active = False
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
+        self.on_begun: Callable[[], None] | None = None
+        """Called when the first pass of a step begins."""
         self.differentiable = False
         """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast = Autocast(model)
@@ -167,6 +169,8 @@ class ForwardHooks:
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:
             self.autocast.begin()
+            if self.on_begun:
+                self.on_begun()
         self._passes.append(found)
         self._order = self._orders.get(id(module)) or TimeFirst(module)
         self._orders[id(module)] = self._order

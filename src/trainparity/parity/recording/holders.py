@@ -47,13 +47,14 @@ class Holders:
         self.held = every.any(0)
         held = {id(p) for p, any_holds in zip(parameters, self.held.tolist(), strict=True) if any_holds}
         # An optimizer that holds none of the model's parameters has copies of them in a finer format.
-        self._concerned = held or self._members() | set(map(id, parameters))
+        self._concerned = held or self.members() | set(map(id, parameters))
 
     def _held_here(self) -> Tensor:
-        own = self._members()
+        own = self.members()
         return torch.tensor([id(p) in own for p in self._parameters()], dtype=torch.bool)
 
-    def _members(self) -> set[int]:
+    def members(self) -> set[int]:
+        """Return the parameters that this rank's optimizer holds, by identity."""
         return {id(p) for group in own_part(self._optimizer).param_groups for p in group["params"]}
 
     @property
@@ -67,7 +68,7 @@ class Holders:
         Of what optimizers got since ranks met last it knows its own; before they have met, it may be any.
         """
         parameters = set(map(id, self._parameters()))
-        return self._concerned | (self._members() & parameters) if self.known else parameters
+        return self._concerned | (self.members() & parameters) if self.known else parameters
 
     def tensors(self, parameters: Sequence[Tensor], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return a tensor of each parameter, such as its gradient, as its owner has it. Every rank must call it."""

@@ -40,7 +40,7 @@ END = "end/"
 
 _LATER = {
     "state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS",
-    "rank/weight_apart": "TP", "rank/gradient_apart": "TP",
+    "written": "TP", "rank/weight_apart": "TP", "rank/gradient_apart": "TP",
 }  # fmt: skip
 """Arrays that the traces of earlier versions lack.
 
@@ -54,7 +54,7 @@ _BUFFERS_OF_END = {"end/buffer_sketch": "BS", "end/buffer_digest": "B"}
 
 _SETTING = "setting/"
 _FLAGS = {
-    "held", "frozen", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left",
+    "held", "frozen", "written", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left",
     "rank/weight_apart", "rank/gradient_apart",
 }  # fmt: skip
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""

@@ -151,7 +151,7 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
         of_all_ranks: How many rows these have on all ranks together; none of a single rank.
     """
     begins = [tensor for tensor in roots if tensor.grad_fn is not None]
-    made_of_outputs, coupled_by, gathered, unit_roundoff = set(ends), "", False, 0.0
+    made_of_outputs, over_samples, coupled_by, gathered, unit_roundoff = set(ends), set[Any](), "", False, 0.0
     sizes: list[int] = []
     nodes = _outermost_last([tensor.grad_fn for tensor in begins], ends)
     for node in nodes:
@@ -159,7 +159,10 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
         if any(factors):
             made_of_outputs.add(node)
             unit_roundoff = max(unit_roundoff, _unit_roundoff(node))
-            if not coupled_by and _couples(node, factors):
+            summed = [parent in over_samples for parent, _ in node.next_functions]
+            if any(summed) or _sums_over_samples(node):
+                over_samples.add(node)
+            if not coupled_by and (_couples(node, factors) or _couples_sums(node, summed)):
                 coupled_by, sizes = str(node.name()), _sizes(node)
                 gathered = bool(set(node._input_metadata[0].shape) & set(of_all_ranks))
     losses = [tensor for tensor in begins if tensor.grad_fn in made_of_outputs]
@@ -209,6 +212,32 @@ def _couples(node: Any, factors: list[bool]) -> bool:
     if name in _CURVED | _CURVED_SUMS or (name == "DivBackward0" and factors[1]):
         return True
     return bool(name == "MulBackward0" and sum(factors) > 1)
+
+
+def _couples_sums(node: Any, summed: list[bool]) -> bool:
+    """Tell whether an operation is no sum of a function of each sample, as a quotient of sums over them for each class.
+
+    Args:
+        node: The operation.
+        summed: Which of its inputs are sums over the samples.
+    """
+    name = node.name()
+    if name == "DivBackward0":
+        return len(summed) > 1 and summed[1]
+    return any(summed) if name in _CURVED else name == "MulBackward0" and sum(summed) > 1
+
+
+def _sums_over_samples(node: Any) -> bool:
+    sizes = getattr(node, "_saved_self_sym_sizes", ())
+    return node.name() in _SUMS and len(sizes) > 1 and 0 in {_signed(axis) % len(sizes) for axis in _dimensions(node)}
+
+
+def _signed(axis: int) -> int:
+    """Return a dimension as it was given: autograd shows those that count from the last as unsigned numbers."""
+    return axis - (1 << 64) if axis >= 1 << 63 else axis
+
+
+_SUMS = {"MeanBackward1", "SumBackward1"}
 
 
 def _dimensions(node: Any) -> tuple[int, ...]:

@@ -155,7 +155,7 @@ class Trace:
     - `state/norm`, `state/tensors`, `state/zeros`, `state/steps` [T, P]: the optimizer's state before the step, of how
       many tensors that is, how many of these are all zeros, and how many steps it counts; `optimizer_step` [T]: the
       most of these; `held`, `frozen` [T, P]: whether it, on any rank, holds the parameter, and whether that takes no
-      gradient.
+      gradient; `written` [T, P]: whether, not held on the first rank, it was written after the first forward pass.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.

@@ -36,6 +36,7 @@ from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.tensors import shape_of
 from trainparity.parity.recording.unrecorded import given_up, recorded
 from trainparity.parity.recording.unwrap import hookable, is_compiled, plain_name, unwrap_model, unwrap_optimizer
+from trainparity.parity.recording.written import Written
 
 
 class StepWatch:
@@ -59,6 +60,8 @@ class StepWatch:
         self._gradients = Gradients(self._parameters, lambda: self._holders, self.backward)
         self.forward.outputs.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
+        self._written = Written(self._parameters, lambda: self._holders.members())
+        self.forward.on_begun = self._written.passes
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
@@ -144,6 +147,7 @@ class StepWatch:
         self._arrays = Snapshot(self._sketch)
         self._gradients.begin(self._arrays, self._sketch)
         self._closures.begin()
+        self._written.begin()
         self.around.come_last()
         self.clipping.begin()
         self._loss.begin()
@@ -171,6 +175,7 @@ class StepWatch:
             self._gradients.see_applied(again=bool(again))
         self._gradients.end()
         weights = arrays.record("weight", self._holders.tensors(parameters, parameters))
+        self._written.ends(arrays["weight/sketch"])
         arrays.record("buffer", [*self.structure.buffers().values()])
         arrays["gradient_norm"] = torch.linalg.vector_norm(arrays["gradient/norm"])
         arrays |= self._of_each_rank(weights)
@@ -228,6 +233,7 @@ class StepWatch:
         self._corrected_in_double &= made_in_double(self.optimizer)
         parameters = self._parameters()
         record_start(self._arrays, self.optimizer, parameters, self._holders)
+        self._arrays["written"] = self._written.updates(self._arrays["start/sketch"])
         # What ranks send each other after the last update is seen here, where the next one begins.
         self._received = self._holders.received(parameters)
         self.given.see(parameters, made=self.backward.begun)
