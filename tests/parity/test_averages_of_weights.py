@@ -130,6 +130,38 @@ def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, froz
         assert verdict.verdict == "equivalent", verdict.explanation
 
 
+def test_a_model_that_updates_its_average_as_it_is_called_lags_behind_nothing(tmp_path: Path) -> None:
+    """As MoCo's key encoder: it ends as it was in the last step, and passes are the same."""
+
+    class Momentum(nn.Module):
+        def __init__(self, inside: bool) -> None:
+            super().__init__()
+            self.student = nn.Linear(4, 10)
+            self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+            self.inside = inside
+
+        def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            if self.inside:
+                average(MOMENTUM, 1, self.teacher, self.student, 0)
+            return self.student(images), self.teacher(images)
+
+    def train(inside: bool, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = Momentum(inside)
+        optimizer = torch.optim.SGD(model.student.parameters(), lr=0.1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                outputs, wanted = model(batch)
+                (cross_entropy(outputs, LABELS) + mse_loss(outputs, wanted)).backward()
+                optimizer.step()
+                if not inside:
+                    average(MOMENTUM, 1, model.teacher, model.student, 0)
+
+    verdict = compared(partial(train, True), partial(train, False), tmp_path)
+    assert verdict.cause != "weights-not-loaded" and "end with other weights" in (verdict.explanation or "")
+
+
 def test_an_average_in_bf16_that_never_moves_is_seen(tmp_path: Path) -> None:
     """How far it moves in a step is rounded away there, and no part of the way."""
     runs = (partial(train, update, 1, False, torch.bfloat16) for update in (partial(average, 0.5, 1), never))

@@ -64,8 +64,8 @@ class ForwardHooks:
         self.active = False
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
-        self.on_begun: Callable[[], None] | None = None
-        """Called when the first pass of a step begins."""
+        self.on_passed: Callable[[], None] | None = None
+        """Called when a pass has ended."""
         self.differentiable = False
         """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast = Autocast(model)
@@ -169,14 +169,15 @@ class ForwardHooks:
         found.frozen = not any(parameter.requires_grad for parameter in self._model.parameters())
         if not self._passes:
             self.autocast.begin()
-            if self.on_begun:
-                self.on_begun()
         self._passes.append(found)
         self._order = self._orders.get(id(module)) or TimeFirst(module)
         self._orders[id(module)] = self._order
         earlier = self.origins.place(found, module, inputs, keywords, time_first=bool(self._order.known))
         if earlier is not None and earlier.handed_on:
             self.seen.hand_on(earlier)
+        found.part = self._names.get(id(module), OUTPUT)
+        for made in filter(None, map(self.origins.made, tensors((inputs, keywords)))):
+            self.seen.hand_on_one(*made, to=found.part)
         of_own = found.source is not None and found.source in self._passes
         takes = (tensor.grad_fn is not None for tensor in tensors((inputs, keywords)))
         found.given_by_another = not of_own and any(takes)
@@ -217,12 +218,13 @@ class ForwardHooks:
         trained = [tensor.ndim for tensor in tensors(output) if tensor.requires_grad]
         if len(trained) > 1 and 0 not in trained:  # a model that makes the loss itself has used them for that
             output = tree_map_only(Tensor, alias, output)
-        name = self._names.get(id(module), OUTPUT)
         made = list(tensors(output))
         self.origins.add(found, made)
         found.see_draws(random_state(self._model))
-        self.outputs.see(found, name, made[:_MOST_TENSORS], self._leaves.noise)
+        self.outputs.see(found, found.part, made[:_MOST_TENSORS], self._leaves.noise)
         self.seen.called(found)
+        if self.on_passed:
+            self.on_passed()
         return output
 
     def _see(self, name: str, output: Any) -> None:

@@ -64,6 +64,10 @@ class Origins:
         """Return what the passes of this micro-batch have returned."""
         return self._returned.tensors()
 
+    def made(self, given: Tensor) -> tuple[Pass, int] | None:
+        """Return the pass of this micro-batch that returned a tensor that another is given, and as which of all."""
+        return self._returned.place(given)
+
     @unseen
     def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
         """Add a call without gradients: it may be a frozen part, whose output another part is given."""

@@ -25,6 +25,7 @@ class Outputs:
         """Look at the tensors that a pass has returned under a name; a twin's `noise` moves gradients."""
         for place, tensor in enumerate(made):
             each = self._see_one(found, numbered(name, place), tensor, noise)
+            found.returned.append(each)
             if tensor.requires_grad:
                 reached = partial(self._reached, found, each if tensor.ndim else None)
                 found.hook(tensor, reached)

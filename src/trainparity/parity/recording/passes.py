@@ -64,6 +64,10 @@ class Pass:
         self._handles: list[RemovableHandle] = []
         self.outputs: list[str] = []
         """The names of what the loop got from it, among the activations."""
+        self.part = ""
+        """The module that is called; of the whole model the name of its output."""
+        self.returned: list[str] = []
+        """The names of all that it returned, in its order."""
         self._signs: Signs | None = None
         """Of the samples."""
         self.time_first = False

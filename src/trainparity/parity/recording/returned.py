@@ -72,6 +72,13 @@ class Returned:
         self._take_in_aside(given)
         return _source(given, self._now)
 
+    def place(self, given: Tensor) -> tuple[Pass, int] | None:
+        """Return the pass of this micro-batch that returned a tensor, or what it is a view of, and as which of all."""
+        for found, made in reversed(self._now):
+            if _shares(given, made):
+                return found, [_place(tensor) for tensor in made].index(_place(given))
+        return None
+
     def earlier_source(self, given: Tensor) -> Pass | None:
         """Return the pass of this step or the one before that a tensor came from, where backward has come through."""
         return _source(given, self._past + self._kept)

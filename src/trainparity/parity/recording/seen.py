@@ -70,6 +70,14 @@ class Seen:
         """Note that the loop gave what it got from a pass to another part."""
         self._outputs |= {name: True for name in source.outputs if name in self._outputs}
 
+    def hand_on_one(self, source: Pass, place: int, to: str) -> None:
+        """Note that it gave one tensor of a pass to another part beside its input, as an encoder's to a decoder.
+
+        Not `to` the same part: what a recurrent cell keeps may be what the loss is made of, too.
+        """
+        if place < len(source.returned) and source.part != to:
+            self._outputs[source.returned[place]] = True
+
     def numbers(self, passes: Sequence[Pass]) -> Tensor:
         """Return of how many numbers the sums are: int64 [A]."""
         counts = [sum(one.numbers[name] for one in passes) for name in self.names]

@@ -61,7 +61,7 @@ class StepWatch:
         self.forward.outputs.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
         self._written = Written(self._parameters, lambda: self._holders.members())
-        self.forward.on_begun = self._written.passes
+        self.forward.on_passed = self._written.passed
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)

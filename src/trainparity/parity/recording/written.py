@@ -10,7 +10,9 @@ from trainparity.parity.recording.kinds import is_dtensor
 
 
 class Written:
-    """Compares weights that no optimizer holds where a step's first forward pass begins and where its update does.
+    """Compares weights that no optimizer holds where a step's first forward pass ends and where its update begins.
+
+    A model may write its average in its own `forward`, before it passes anything through it, as MoCo's does.
 
     All of them in the first two steps, and from then on those that the loop has written since the step before: what is
     frozen for good costs nothing. Of a tensor that is spread over ranks this rank's part is looked at.
@@ -28,8 +30,8 @@ class Written:
         """Look at a new step."""
         self._before: dict[int, int] | None = None
 
-    def passes(self) -> None:
-        """Look at the weights that the first forward pass of a step begins with."""
+    def passed(self) -> None:
+        """Look at the weights that the first forward pass of a step has left."""
         if self._before is None:
             self._before = self._digests(self._looked_at())
 
