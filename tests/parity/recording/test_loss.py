@@ -41,6 +41,10 @@ COUPLED: dict[str, Loss] = {
     "logarithm of the mean": lambda o: torch.log10(squares(o)),
     "norm of all": lambda o: (o - TARGETS).norm(),
     "Dice of all": dice,
+    "Dice of each class": lambda o: dice(o, 0),
+    "Dice of each class, from the last dimension": lambda o: dice(o, -2),
+    "entropy of the mean": lambda o: (o.softmax(1).mean(0) * o.softmax(1).mean(0).log()).sum(),
+    "squares of the means": lambda o: (o.mean(0) * o.mean(0)).sum(),
     "Barlow twins": barlow,
     "deviation over samples": lambda o: functional.relu(1 - o.std(0)).mean(),
     "softmax over samples": lambda o: -(o.log_softmax(0) * TARGETS).mean(),
@@ -56,6 +60,7 @@ SEPARABLE: dict[str, Loss] = {
         (functional.cross_entropy(o, LABELS, reduction="none") * (LABELS > 0)).sum() / (LABELS > 0).sum()
     ),
     "a queue of others": lambda o: torch.einsum("nc,kc->nk", o, TARGETS).logsumexp(1).mean(),
+    "weighted by classes": lambda o: ((o - TARGETS).square().sum(0) / (1 + TARGETS.sum(0))).mean(),
     "Dice of each": lambda o: dice(o, 1),
     "deviation over features": lambda o: o.std(1).mean(),
     "evidence bound": lambda o: squares(o.sigmoid()) - 0.5 * (1 + o - o.square() - o.exp()).sum(),

@@ -1,0 +1,68 @@
+"""Parts that are given what other parts made beside their input, as a denoiser the text that an encoder has read."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+import trainparity
+from tests.support.against_twins import compared
+
+
+class Denoiser(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.outside = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, noisy: Tensor, text: Tensor) -> Tensor:
+        made: Tensor = self.outside(torch.tanh(self.inside(noisy) + text))
+        return made
+
+
+def train(fault: str, parts: int, beside: bool, folder: Path, twin: int) -> None:
+    """Train both; `beside` has the loss take what the encoder returns, too."""
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"text": nn.Linear(8, 16), "denoiser": Denoiser()})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(5):
+            optimizer.zero_grad()
+            texts, images = torch.randn(16, 8, generator=draws), torch.randn(16, 16, generator=draws)
+            for some, wanted in zip(texts.chunk(parts), images.chunk(parts), strict=True):
+                text = model["text"](some)
+                given = text.detach() if fault == "detached" else text
+                loss = mse_loss(model["denoiser"](wanted * 0.5, text=given), wanted)
+                if beside and fault != "no term":
+                    loss = loss + 0.1 * cross_entropy(text, torch.arange(16).chunk(parts)[0])
+                (loss * (1.5 if fault == "scaled" else 1) / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_accumulation_is_the_same_training(beside: bool, tmp_path: Path) -> None:
+    runs = (partial(train, "", parts, beside) for parts in (1, 1))
+    assert compared(*runs, tmp_path / "again").verdict == "bitwise"
+    if not beside:
+        cut = (partial(train, "", parts, beside) for parts in (1, 4))
+        assert (found := compared(*cut, tmp_path / "cut")).verdict == "equivalent", found.explanation
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_part_behind_a_detach_is_frozen(parts: int, tmp_path: Path) -> None:
+    found = compared(partial(train, "", 1, False), partial(train, "detached", parts, False), tmp_path)
+    assert (found.verdict, found.cause) == ("different", "frozen-parameter"), found.explanation
+    assert "text" in (found.explanation or "")
+
+
+def test_another_scale_of_the_loss_is_named(tmp_path: Path) -> None:
+    found = compared(partial(train, "", 1, False), partial(train, "scaled", 1, False), tmp_path)
+    assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation
+
+
+def test_a_term_of_what_is_handed_on_that_is_gone_is_named(tmp_path: Path) -> None:
+    found = compared(partial(train, "", 1, True), partial(train, "no term", 1, True), tmp_path)
+    assert found.verdict == "different" and found.cause in ("loss-or-targets", "backward"), found.explanation
