@@ -51,18 +51,19 @@ def _format_of(gradients: Sequence[Tensor]) -> NumberFormat | None:
 class ArrivingGradients:
     """Looks at what a step's first backward pass brings to matrices: in a half format where products were made in it.
 
-    So it is where no hook sees what casts them: an autocast inside of what `torch.compile` has compiled, a module or a
-    function that casts its weights and returns what it was given. Of two steps: data of few digits and weights of zero
-    may make such a gradient once.
+    So it is under an autocast that no hook sees, as inside of what `torch.compile` has compiled. Of two steps: data of
+    few digits and weights of zero may make such a gradient once.
     """
 
     def __init__(self) -> None:
-        self._formats: list[list[NumberFormat]] = []
+        self._formats: list[list[NumberFormat | None]] = []
 
     @property
     def format(self) -> NumberFormat | None:
-        """That format, where the gradient of some matrix shows it in each step."""
-        return self._formats[-1][0] if self._formats and all(self._formats) else None
+        """That format, where most matrices' gradients show it in each step."""
+        half = [[found for found in of_step if found] for of_step in self._formats]
+        shown = all(2 * len(found) > len(of_step) for found, of_step in zip(half, self._formats, strict=True))
+        return half[-1][0] if half and shown else None
 
     def begin(self) -> bool:
         """Tell whether a step is to be looked at, which begins."""
@@ -77,8 +78,8 @@ class ArrivingGradients:
         if not plain or is_dtensor(gradient):
             return
         some = gradient.detach().flatten()[:_ENOUGH]
-        if found := _format_of([some]):
-            self._formats[-1].append(found)
+        if len(torch.unique(some)) >= _MANY:
+            self._formats[-1].append(_format_of([some]))
 
 
 _STEPS = 2

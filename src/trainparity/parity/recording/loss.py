@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.apart import has_numbers, unseen
-from trainparity.parity.recording.formats import number_format
+from trainparity.parity.recording.behind import EXACT, half_format
+from trainparity.parity.recording.formats import NumberFormat, number_format
 from trainparity.parity.recording.kinds import is_dtensor
 
 _MOST_NODES = 20_000
@@ -36,9 +37,12 @@ _CURVED_SUMS = {
 class LossHooks(intercept.Listener):
     """Looks at the loss of a step, where a backward pass begins."""
 
-    def __init__(self, returned: Callable[[], Iterable[Tensor]]) -> None:
-        """`returned` tells what the model has returned in this micro-batch."""
-        self._returned = returned
+    def __init__(self, returned: Callable[[], Iterable[Tensor]], parameters: Callable[[], Iterable[Tensor]]) -> None:
+        """`returned` tells what the model has returned in this micro-batch, and `parameters` what it trains."""
+        self._returned, self._parameters = returned, parameters
+        self.computes: NumberFormat | None = None
+        """The coarsest format of two bytes in which the model computes, whoever casts to it; None: in none."""
+        self._looks = 0
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
         self.sizes: list[int] = []
@@ -94,6 +98,7 @@ class LossHooks(intercept.Listener):
         of_all_ranks = {
             ranks.world_size() * len(tensor) for tensor in returned if tensor.ndim and ranks.world_size() > 1
         }
+        self._look_behind(returned)
         seen = look(roots, self._ends, of_all_ranks)
         if not self.coupled_by:
             self.coupled_by, self.sizes = seen.coupled_by, seen.sizes
@@ -103,6 +108,19 @@ class LossHooks(intercept.Listener):
             self.reads |= {id(parameter): parameter for parameter in seen.reads}
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
+
+    def _look_behind(self, returned: list[Tensor]) -> None:
+        ends = [tensor.grad_fn for tensor in returned if tensor.grad_fn is not None]
+        if not ends or self._looks == _LOOKS:
+            return
+        self._looks += 1
+        found = half_format(ends, set(map(id, self._parameters())))
+        if found and (self.computes is None or found.unit_roundoff > self.computes.unit_roundoff):
+            self.computes = found
+
+
+_LOOKS = 4
+"""Backward passes before which a model's own operations are looked at: they are the same in each step."""
 
 
 class Seen(NamedTuple):
@@ -121,19 +139,6 @@ class Seen(NamedTuple):
     reads: list[nn.Parameter]
     """Parameters that are not behind what the model returned."""
 
-
-_EXACT = {
-    f"{name}Backward{number}"
-    for name in (
-        "Abs", "Alias", "AsStrided", "Cat", "Clamp", "ClampMax", "ClampMin", "Clone", "ConstantPadNd", "Diagonal",
-        "Flip", "Gather", "Index", "IndexSelect", "MaskedFill", "MaskedSelect", "Max", "Maximum", "Min", "Minimum",
-        "Narrow", "Neg", "Permute", "Relu", "ReshapeAlias", "Roll", "Select", "Slice", "Split", "SplitWithSizes",
-        "Squeeze", "Stack", "T", "Take", "TakeAlongDim", "Transpose", "Unbind", "UnsafeSplit", "UnsafeView",
-        "Unsqueeze", "View", "Where",
-    )
-    for number in range(3)
-}  # fmt: skip
-"""Operations that return numbers which they are given, or their opposites, and so round nothing."""
 
 _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
 """Operations that couple what lies along a dimension of theirs."""
@@ -195,7 +200,7 @@ def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
 
 def _unit_roundoff(node: Any) -> float:
     """Return that of the format in which an operation returns numbers; 0 of one that computes none."""
-    if node.name() in _EXACT:
+    if node.name() in EXACT:
         return 0.0
     return max((number_format(made.dtype).unit_roundoff for made in node._input_metadata), default=0.0)
 

@@ -66,7 +66,7 @@ class StepWatch:
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
         self.end_of_run = End(self.model, self.structure, self._sketch)
-        self._loss = LossHooks(self.forward.origins.returned)
+        self._loss = LossHooks(self.forward.origins.returned, self._parameters)
         self._closures = Closures(self._evaluate_again, self._see_evaluated)
         self._meeting = Meeting(self.wrapped)
         self._active = False
@@ -192,8 +192,9 @@ class StepWatch:
         return arrays
 
     def format_unseen(self) -> NumberFormat | None:
-        """Return the format that gradients show, where code may compute in one that no hook sees."""
-        return self.backward.arriving.format
+        """Return the format that autograd's graph shows where no hook sees it, or gradients, where code is compiled."""
+        blind = is_compiled(self.wrapped) or not self.forward.seen.names
+        return self._loss.computes or (self.backward.arriving.format if blind else None)
 
     @property
     def parted(self) -> str:
