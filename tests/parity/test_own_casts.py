@@ -160,3 +160,71 @@ def test_casts_that_no_hook_sees_show_in_the_gradients_of_weights(kind: type[nn.
     assert Trace.load(tmp_path / "right/reference").layout.precision == "bf16"
     verdict = compared(train, partial(train, parts=4, factor=4.0), tmp_path / "wrong")
     assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation")
+
+
+class Counts(nn.Module):
+    """A regression on counts, begun at zero: what its gradient sums are whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(128, 3)
+        nn.init.zeros_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.layer(x)
+        return made
+
+
+def train_on_counts(folder: Path, twin: int, *, parts: int = 1, factor: float = 1.0) -> None:
+    torch.manual_seed(0)
+    model = Counts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # as where a warm-up begins
+    wanted = torch.randn(16, 3)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for batch in torch.randint(0, 20, (6, 16, 128)).float():
+            optimizer.zero_grad()
+            for some, towards in zip(batch.chunk(parts), wanted.chunk(parts), strict=True):
+                (factor * (model(some) - towards).abs().sum() / 16).backward()
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] += 2.0**-14
+
+
+def test_whole_numbers_are_no_coarse_format(tmp_path: Path) -> None:
+    found = compared(train_on_counts, partial(train_on_counts, parts=2), tmp_path / "right")
+    assert found.verdict in ("bitwise", "equivalent"), found.reason
+    assert Trace.load(tmp_path / "right/reference").layout.precision == "fp32"
+    verdict = compared(train_on_counts, partial(train_on_counts, factor=1.01), tmp_path / "wrong")
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
+
+
+class Normed(nn.Module):
+    """Makes what it casts of its weights, and takes one of them twice: their gradients have all digits."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(8, 32), nn.Linear(32, 32), nn.Linear(32, 4)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = torch.nn.functional.normalize(self.first.weight, dim=1) * 0.3
+        hidden = torch.tanh(linear(x.bfloat16(), weight.bfloat16()).float())
+        for _ in range(2):
+            hidden = torch.tanh(linear(hidden.bfloat16(), self.inner.weight.bfloat16()).float())
+        made: Tensor = linear((self.factor * hidden).bfloat16(), (self.last.weight * 0.3).bfloat16()).float()
+        return made
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_weights_that_are_made_before_they_are_cast_show_it(parts: int, tmp_path: Path) -> None:
+    def train(folder: Path, twin: int, *, parts: int = 1, factor: float = 1.0) -> None:
+        torch.manual_seed(0)
+        model = Normed(factor)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        train_towards_one(model, optimizer, torch.randn(5, 16, 8), folder, twin, parts=parts)
+
+    verdict = compared(train, partial(train, parts=parts), tmp_path / "right")
+    assert verdict.verdict == "equivalent", verdict.explanation
+    assert Trace.load(tmp_path / "right/reference").layout.precision == "bf16"
+    verdict = compared(train, partial(train, factor=1.2), tmp_path / "wrong")
+    assert verdict.verdict == "different", verdict.reason

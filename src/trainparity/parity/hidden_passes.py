@@ -107,7 +107,7 @@ def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> 
     if not first or not (other or of_inputs):
         return False
     off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
-    return bool((off <= ROUNDED).all())
+    return bool((off <= (ROUNDED if other else 1.0)).all())
 
 
 def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:

@@ -95,3 +95,26 @@ def test_a_file_that_is_gone_or_made_by_a_program_stands_for_nothing(recipe: Pat
     assert not [name for name in code.loaded() if name.endswith(recipe.name)]
     recipe.unlink()
     assert not [name for name in code.loaded() if name.endswith(recipe.name)]
+
+
+class _StandIn(ModuleType):
+    def __init__(self, name: str, file: object) -> None:
+        super().__init__(name)
+        vars(self).pop("__file__", None)
+        vars(self)["_file"] = file
+
+    def __getattr__(self, name: str) -> object:
+        if name != "__file__":
+            raise AttributeError(name)
+        if isinstance(self._file, Exception):
+            raise self._file
+        return self._file
+
+
+@pytest.mark.parametrize(
+    "file", [ImportError("not installed"), RuntimeError("lazy"), [], "a\0b.py", None, Path("a.py")]
+)
+def test_stand_ins_of_other_packages_are_no_code(file: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = code.loaded()
+    monkeypatch.setitem(sys.modules, "a_package_that_is_not_there", _StandIn("a_package_that_is_not_there", file))
+    assert code.loaded() == before

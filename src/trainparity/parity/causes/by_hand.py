@@ -128,18 +128,23 @@ _AS_LARGE = 0.1
 def scaled_always(difference: Difference) -> bool:
     """Tell whether both runs multiply their gradients by a number in every step, and no limit makes that.
 
-    By one number in all steps, or both by such as leave gradients of no one length, as one over each batch's tokens.
+    By one number in all steps, or both by another in each, as one over how many tokens a batch has; a limit that
+    follows the gradient leaves other parts than one over a whole number.
     """
     steps = len(difference.left.layout.steps)
     kept = [[kept_after_backward(trace, row) for row in range(steps)] for trace in difference.traces]
     if steps < 2 or not all(map(all, kept)):
         return False
-    shortened = not any(_part_alike(part, 1.0) for parts in kept for part in parts)
-    return all(map(_all_alike, kept)) or (shortened and not any(map(_of_one_length, difference.traces)))
+    return all(map(_all_alike, kept)) or any(all(map(_is_of_a_count, parts)) for parts in kept)
 
 
-def _of_one_length(trace: Trace) -> bool:
-    return _all_alike(torch.linalg.vector_norm(trace.arrays["gradient/norm"], dim=1).tolist())
+def _is_of_a_count(part: float) -> bool:
+    count = 1 / part
+    return count > 1.5 and abs(count - round(count)) <= _OF_A_COUNT
+
+
+_OF_A_COUNT = 0.02
+"""How far one over what is left of a gradient may be off a whole number."""
 
 
 def _all_alike(values: Sequence[float]) -> bool:

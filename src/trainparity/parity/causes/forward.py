@@ -9,6 +9,7 @@ from trainparity.parity.causes.passes import (
     forward_passes,
     only_inside,
     parameters_beyond,
+    ranks_hold_apart,
     same_cut,
     same_start,
 )
@@ -16,7 +17,7 @@ from trainparity.parity.difference import Difference
 from trainparity.parity.hidden_passes import further_on, scaled_and_back
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.other_arithmetic import OTHER_ARITHMETIC
-from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made, module_of
+from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made
 from trainparity.parity.sketch_pairs import Pairs
 from trainparity.records.names import some
 
@@ -41,7 +42,7 @@ def forward(difference: Difference) -> Finding | None:
         return None  # it reaches no output; or rows inside are no samples, and their sums depend on the cut
     if not float(difference.numbers("num_samples")[0]) and not same_cut(difference):
         return None  # sums over rows that no identity is known of
-    if _ranks_hold_apart(difference, first):
+    if ranks_hold_apart(difference, first):
         return None  # only the first rank's weights are known where a step begins
     if not chain.inside and max(float(drew.sum()) for drew in difference.pair("rank/drew") or (torch.zeros(1),)):
         return None  # compiled code draws other numbers from the same generator
@@ -106,13 +107,6 @@ def power_iterations(difference: Difference) -> Finding | None:
         f"{difference.runs[0]} and {passes[1]} in {difference.runs[1]}: it divides by other norms ({some(names)})",
         {"forward_passes": [float(count) for count in passes], "buffers": names},
     )
-
-
-def _ranks_hold_apart(difference: Difference, activation: str) -> bool:
-    """Tell whether ranks of a run hold other numbers in what a module's output is made with, as experts."""
-    apart = (trace.arrays.get("rank/weight_apart") for trace in difference.traces)
-    names = {name for found in apart if found is not None for name in difference.named(found[difference.row] != 0)}
-    return any(name.startswith(f"{module_of(activation)}.") for name in names)
 
 
 def _named(difference: Difference, activation: str) -> str:

@@ -10,6 +10,7 @@ from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import ALL, sketches
 from trainparity.parity.fitting import fit
+from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
 
 
@@ -186,3 +187,10 @@ def count_of(difference: Difference, factor: float) -> str:
 
 SAME_COUNT = 1e-2
 """How far a factor may be from a count."""
+
+
+def ranks_hold_apart(difference: Difference, activation: str) -> bool:
+    """Tell whether ranks of a run hold other numbers in what a module's output is made with, as experts."""
+    apart = (trace.arrays.get("rank/weight_apart") for trace in difference.traces)
+    names = {name for found in apart if found is not None for name in difference.named(found[difference.row] != 0)}
+    return any(name.startswith(f"{module_of(activation)}.") for name in names)

@@ -3,7 +3,15 @@
 from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
-from trainparity.parity.causes.passes import EQUAL, other_loss, other_losses, outputs_agree, same_cut, without_gradient
+from trainparity.parity.causes.passes import (
+    EQUAL,
+    other_loss,
+    other_losses,
+    outputs_agree,
+    ranks_hold_apart,
+    same_cut,
+    without_gradient,
+)
 from trainparity.parity.difference import Difference
 from trainparity.parity.distance import sketches
 from trainparity.parity.fitting import fit
@@ -117,6 +125,8 @@ def other_value(difference: Difference) -> Finding | None:
     of_same_bits = (difference.passes_part and difference.other_loss_of_same_bits) or bool(inner_factors(difference))
     if not (beyond or (of_same_bits and other_losses(difference))):
         return None
+    if any(ranks_hold_apart(difference, name) for name in chain.other_bits):
+        return None  # only the first rank's weights are known where a step begins
     off = made(chain.backward)
     inside = "a term of it takes what lies inside of the model"
     hidden = is_coarse(difference.left.layout) and not chain.given_same_bits

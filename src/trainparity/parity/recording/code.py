@@ -20,11 +20,11 @@ def loaded() -> dict[str, str]:
     Without blank lines and lines that are a comment. Files of installed packages and of Python are left out, and
     trainparity itself: versions stand for them.
     """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = _file_of(sys.modules.get("__main__"))
     start = Path(main).absolute().parent if main else Path.cwd()
-    files = {getattr(module, "__file__", None) for name, module in [*sys.modules.items()] if not _is_own(name)}
+    files = {_file_of(module) for name, module in [*sys.modules.items()] if not _is_own(name)} - {""}
     found = {}
-    for file in sorted(file for file in files if isinstance(file, str) and _is_written_here(file)):
+    for file in sorted(filter(_is_written_here, files)):
         if content := _content(Path(file)):
             found[os.path.relpath(file, start)] = content
     return found
@@ -33,6 +33,15 @@ def loaded() -> dict[str, str]:
 def edited(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
     """Return the files that two runs have both loaded, with other code in them."""
     return sorted(file for file in left.keys() & right.keys() if left[file] != right[file])
+
+
+def _file_of(module: object) -> str:
+    """Return the file of a module; empty where none is known, or another package's stand-in for one raises."""
+    try:
+        file = getattr(module, "__file__", None)
+    except Exception:
+        return ""
+    return file if isinstance(file, str) and "\0" not in file else ""
 
 
 def _is_own(module: str) -> bool:
