@@ -104,6 +104,8 @@ OFF, OFF_SINCE = scaled(1.5, "a.bias"), scaled(3, "a.bias", since=2)
 OTHER_BITS = trace().arrays["weight/digest"] + 1
 BIAS_DECAYS = trace(gradients=FREEZES).arrays["weight/sketch"] * torch.tensor([1.0, 0.999, 1.0])[:, None]
 NO_BIAS = ~all_but("a.bias")[:, None]
+LEFT_OUT = {"gradients": scaled(0, "a.weight"), "held": all_but("a.weight")}
+NONE_WRITTEN = torch.zeros(T, P, dtype=torch.bool)
 PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
@@ -244,6 +246,7 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "start__sketch": DECAYED, "weight__digest": OTHER_BITS}),
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}), (averaged(0.01), averaged(0.02, 1.5)),
         (follows(1e-4), follows(2e-4)),
+        ({**LEFT_OUT, "written": NONE_WRITTEN}, {**LEFT_OUT, "written": ~NONE_WRITTEN, "weight__digest": OTHER_BITS}),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),

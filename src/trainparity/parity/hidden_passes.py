@@ -107,7 +107,15 @@ def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> 
     if not first or not (other or of_inputs):
         return False
     off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
-    return bool((off <= (ROUNDED if other else 1.0)).all())
+    by_chance = other or bool(off[-1] <= _WELL_WITHIN)  # a single one
+    return bool((off <= (ROUNDED if by_chance else 1.0)).all())
+
+
+_WELL_WITHIN = 0.3
+"""Floors that the whole gradient is off at most where it is made of the same positions, counted from elsewhere.
+
+Of 116 runs those lay at 0.53, with each parameter within a floor, or at 0.24; positions 2 % further at 0.33.
+"""
 
 
 def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:

@@ -135,7 +135,7 @@ def scaled_always(difference: Difference) -> bool:
     kept = [[kept_after_backward(trace, row) for row in range(steps)] for trace in difference.traces]
     if steps < 2 or not all(map(all, kept)):
         return False
-    return all(map(_all_alike, kept)) or any(all(map(_is_of_a_count, parts)) for parts in kept)
+    return all(map(_all_alike, kept)) or all(_is_of_a_count(part) for parts in kept for part in parts)
 
 
 def _is_of_a_count(part: float) -> bool:

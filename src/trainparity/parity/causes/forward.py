@@ -78,6 +78,8 @@ def hidden_inside(difference: Difference) -> Finding | None:
         return None  # it reaches no output
     if first is None or chain.other_inputs or not same_cut(difference) or carried_on(difference, first):
         return None
+    if ranks_hold_apart(difference, first):
+        return None
     return Finding(
         f"{_named(difference, first)} differs in {difference.runs[1]} from {difference.runs[0]}; what is made of it "
         "is so small that the outputs of the model agree, and its gradient shows it; weights and samples are equal",
