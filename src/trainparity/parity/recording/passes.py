@@ -83,7 +83,7 @@ class Pass:
         """Return the same pass, looked at as one of other samples, which lie in the second dimension."""
         other = Pass(self.training, self.state, self.evaluating)
         other.frozen, other.state_outside, other.time_first = self.frozen, self.state_outside, True
-        other.given_by_another = self.given_by_another
+        other.given_by_another, other.part = self.given_by_another, self.part
         other.of(samples, tokens)
         return other
 
