@@ -167,7 +167,7 @@ class Counts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.Linear(128, 3)
+        self.layer = nn.Linear(512, 3)
         nn.init.zeros_(self.layer.weight)
         nn.init.zeros_(self.layer.bias)
 
@@ -182,7 +182,7 @@ def train_on_counts(folder: Path, twin: int, *, parts: int = 1, factor: float = 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # as where a warm-up begins
     wanted = torch.randn(16, 3)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for batch in torch.randint(0, 20, (6, 16, 128)).float():
+        for batch in torch.randint(0, 20, (6, 16, 512)).float():
             optimizer.zero_grad()
             for some, towards in zip(batch.chunk(parts), wanted.chunk(parts), strict=True):
                 (factor * (model(some) - towards).abs().sum() / 16).backward()
