@@ -66,3 +66,30 @@ def test_another_scale_of_the_loss_is_named(tmp_path: Path) -> None:
 def test_a_term_of_what_is_handed_on_that_is_gone_is_named(tmp_path: Path) -> None:
     found = compared(partial(train, "", 1, True), partial(train, "no term", 1, True), tmp_path)
     assert found.verdict == "different" and found.cause in ("loss-or-targets", "backward"), found.explanation
+
+
+class Convolution(nn.Linear):
+    """Adds up what neighbours in a graph have made."""
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        return edges @ super().forward(nodes)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.strided])
+def test_parts_are_given_a_graph_in_any_layout(layout: torch.layout, tmp_path: Path) -> None:
+    def train(scale: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.ModuleList([Convolution(8, 16), Convolution(16, 4)])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        edges = torch.eye(16) + torch.diag(torch.ones(15), 1)
+        given = edges if layout == torch.strided else edges.to_sparse(layout=layout)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for nodes in torch.randn(4, 16, 8):
+                optimizer.zero_grad()
+                made = model[1](torch.tanh(model[0](nodes, given)), given)
+                (scale * cross_entropy(made, torch.arange(16) % 4)).backward()
+                optimizer.step()
+
+    assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"
+    found = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "wrong")
+    assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation

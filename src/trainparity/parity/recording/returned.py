@@ -74,9 +74,10 @@ class Returned:
 
     def place(self, given: Tensor) -> tuple[Pass, int] | None:
         """Return the pass of this micro-batch that returned a tensor, or what it is a view of, and as which of all."""
-        for found, made in reversed(self._now):
-            if _shares(given, made):
-                return found, [_place(tensor) for tensor in made].index(_place(given))
+        place = _place(given)
+        for found, made in reversed(self._now if place else []):
+            if place in (places := [_place(tensor) for tensor in made]):
+                return found, places.index(place)
         return None
 
     def earlier_source(self, given: Tensor) -> Pass | None:
@@ -130,4 +131,7 @@ def _place(tensor: Tensor) -> int:
     """Return where a tensor's numbers begin in memory; 0: nowhere, as of a shard or inside a transform (`grad`)."""
     if is_traceable_wrapper_subclass(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return 0
-    return tensor.untyped_storage().data_ptr()
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # as of a sparse one
+        return 0
