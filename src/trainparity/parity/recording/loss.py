@@ -94,11 +94,12 @@ class LossHooks(intercept.Listener):
     @unseen
     def _look(self, roots: Sequence[Tensor], *, given: bool) -> None:
         returned = list(self._returned())
-        self._ends |= {tensor.grad_fn for tensor in returned if tensor.grad_fn is not None}
+        ends = {tensor.grad_fn for tensor in returned if tensor.grad_fn is not None}
+        self._ends |= ends
         of_all_ranks = {
             ranks.world_size() * len(tensor) for tensor in returned if tensor.ndim and ranks.world_size() > 1
         }
-        self._look_behind(returned)
+        self._look_behind(ends)
         seen = look(roots, self._ends, of_all_ranks)
         if not self.coupled_by:
             self.coupled_by, self.sizes = seen.coupled_by, seen.sizes
@@ -109,8 +110,7 @@ class LossHooks(intercept.Listener):
         whole = not given and all(loss.numel() == 1 and not is_dtensor(loss) for loss in seen.losses)
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
 
-    def _look_behind(self, returned: list[Tensor]) -> None:
-        ends = [tensor.grad_fn for tensor in returned if tensor.grad_fn is not None]
+    def _look_behind(self, ends: set[Any]) -> None:
         if not ends or self._looks == _LOOKS:
             return
         self._looks += 1
