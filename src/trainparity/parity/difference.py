@@ -64,6 +64,10 @@ class Difference:
         """Return the names of parameters that a mask has found."""
         return [name for name, one in zip(self.left.layout.parameters, found.tolist(), strict=True) if one]
 
+    def place(self, parameter: str) -> int:
+        """Return where a parameter stands in the arrays of all."""
+        return list(self.left.layout.parameters).index(parameter)
+
     def numbers(self, name: str) -> tuple[float, float]:
         """Return a number of both runs at the step, summed over ranks; zero where it was not recorded."""
         left, right = self.pair(name) or (torch.zeros(()), torch.zeros(()))

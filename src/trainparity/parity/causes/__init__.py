@@ -13,6 +13,7 @@ from trainparity.parity.causes import (
     by_hand,
     clipping,
     forward,
+    frozen,
     inputs,
     loss,
     modes,
@@ -75,7 +76,7 @@ RULES: tuple[Rule, ...] = (
     shards.scaled_apart,
     clipping.clipped_while_scaled,
     precision.overflow,
-    unmoved.frozen_parameter,
+    frozen.frozen_parameter,
     scaler.unscaled_again,
     by_hand.clipped_by_hand,
     # What explains the whole gradient by arithmetic, or that of some parameters.
@@ -113,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     samples.made_left_out,
     inputs.made_by_the_loop,
     # The gradient is right and the update is not.
-    unmoved.none_for_zeros,
+    frozen.none_for_zeros,
     unmoved.parameters_not_updated,
     optimizer.held_by_another,
     rate.learning_rate,

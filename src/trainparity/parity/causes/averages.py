@@ -147,7 +147,7 @@ def _moved_in_one_run(difference: Difference) -> Finding | None:
     names = _never_moved(difference)
     if not names:
         return None
-    place = list(difference.left.layout.parameters).index(names[0])
+    place = difference.place(names[0])
     return Finding(
         f"no optimizer holds {some(names)}, and the loop moves them between step "
         f"{difference.left.layout.steps[difference.row - 1]} and step {difference.step} in "
@@ -186,7 +186,7 @@ def written_before_the_update(difference: Difference) -> Finding | None:
     names = _written_in_one_run(difference)
     if not names:
         return None
-    place = list(difference.left.layout.parameters).index(names[0])
+    place = difference.place(names[0])
     return Finding(
         f"{some(names)}: held by no optimizer, and in {difference.who(bool(difference.at('written')[0][place]))} alone "
         f"written after the forward pass of step {difference.step} and before its update: they follow weights that are "

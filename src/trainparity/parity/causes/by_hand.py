@@ -187,7 +187,7 @@ def changed_after_clipping(difference: Difference) -> Finding | None:
     names = [name for name, off in zip(difference.left.layout.parameters, apart.tolist(), strict=True) if off]
     if not names:
         return None
-    first = list(difference.left.layout.parameters).index(names[0])
+    first = difference.place(names[0])
     cuts = difference.numbers("clip/cuts")
     by_one = bool(cuts[0]) != bool(cuts[1])
     how = f"clipped in {difference.who(bool(cuts[0]))} alone" if by_one else "changed between clipping and the update"
