@@ -76,7 +76,7 @@ BELOW: dict[str, set[str]] = {
         "integers", "ownership", "validation", "records", "workloads", "parity", "checking", "environment", "running",
         "scratch",
     },
-    "lightning": {"parity"},
+    "lightning": {"attach", "parity"},
     "transformers": {"parity"},
     "accelerate": {"parity"},
     "testing": {"parity", "records", "scratch"},

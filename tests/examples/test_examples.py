@@ -59,6 +59,16 @@ def test_ddp_on_two_ranks_and_accumulation_are_the_same_training(loop: str, tmp_
 
 
 @pytest.mark.slow
+def test_both_halves_of_a_gan_in_lightning_are_the_same_training_on_two_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
+    run("lightning_gan.py", str(tmp_path / "plain"))
+    run("lightning_gan.py", str(tmp_path / "plain"), TRAINPARITY_TWIN="1")
+    run("lightning_gan.py", str(tmp_path / "ddp"), ranks=2)
+    same(tmp_path / "plain", tmp_path / "ddp")
+    same(tmp_path / "plain" / "models" / "discriminator", tmp_path / "ddp" / "models" / "discriminator")
+
+
+@pytest.mark.slow
 def test_a_plain_loop_under_torchrun(tmp_path: Path) -> None:
     run("raw_loop.py", "1", str(tmp_path / "plain"))
     run("raw_loop.py", "1", str(tmp_path / "plain"), TRAINPARITY_TWIN="1")

@@ -58,6 +58,17 @@ def test_each_half_of_a_gan_in_one_lightning_module_is_recorded_apart() -> None:
     assert model_of(of_g, gan.generator, []) is gan  # one optimizer: what it leaves alone belongs to the model
 
 
+def test_a_half_that_is_several_parts_of_a_lightning_module_is_recorded_as_these() -> None:
+    """As both generators of a CycleGAN are, which one optimizer updates."""
+    gan = LightningModule()
+    gan.back = nn.Linear(2, 2)
+    both = [*gan.generator.parameters(), *gan.back.parameters()]
+    of_g, of_d = torch.optim.SGD(both), torch.optim.SGD(gan.discriminator.parameters())
+    assert [*model_of(of_g, gan, [of_d]).children()] == [gan.generator, gan.back]
+    gan.both = nn.ModuleList([gan.generator, gan.back])
+    assert model_of(of_g, gan, [of_d]) is gan.both
+
+
 def test_optimizers_of_one_class_over_the_model_that_is_called_make_one_step() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     each = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters()]

@@ -1,7 +1,7 @@
 """Which module owns the parameters that an optimizer updates, found without the script's help."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -115,14 +115,14 @@ def model_of(
 
     Else the outermost modules that own parts of it: a `LightningModule` whose parts are called one by one, or
     several models. Of a `LightningModule` that holds both halves of a GAN, of which `others` update the rest, it is the
-    half. `called` is the module whose forward pass begins; None if none has been seen.
+    half, or all parts of it. `called` is the module whose forward pass begins; None if none has been seen.
     """
     wanted = parameters_of(optimizer)
     owners = [module for module in _modules() if not wanted.keys().isdisjoint(map(id, module.parameters()))]
     for whole in filter(_is_lightning, owners):
-        halves = [part for part in whole.children() if set(map(id, part.parameters())) == wanted.keys()]
-        if len(halves) == 1 and optimizer_of(whole, others) is not None:
-            return halves[0]
+        half = _half(whole, wanted.keys()) if optimizer_of(whole, others) is not None else None
+        if half is not None:
+            return half
     if called is not None and wanted.keys() <= set(map(id, called.parameters())):
         # With one device Lightning calls the parts of its module, over ranks the module itself.
         return next((m for m in owners if _is_lightning(m) and _contains(m, called)), called)
@@ -149,6 +149,15 @@ def _modules() -> list[nn.Module]:
 def _outermost(modules: Sequence[nn.Module]) -> list[nn.Module]:
     inside = {id(part) for module in modules for part in module.modules() if part is not module}
     return [module for module in modules if id(module) not in inside]
+
+
+def _half(whole: nn.Module, wanted: Collection[int]) -> nn.Module | None:
+    """Return the part of a module that has the parameters that are wanted and no others, or its parts together."""
+    held = {part: {id(p) for p in part.parameters()} for part in whole.children()}
+    within = [part for part, own in held.items() if own and own <= {*wanted}]
+    if {key for part in within for key in held[part]} != {*wanted}:
+        return None
+    return next((part for part in within if held[part] == {*wanted}), None) or Together(_outermost(within), [])
 
 
 def _contains(outer: nn.Module, inner: nn.Module) -> bool:
