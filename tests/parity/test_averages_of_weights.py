@@ -130,6 +130,34 @@ def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, froz
         assert verdict.verdict == "equivalent", verdict.explanation
 
 
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_an_average_that_the_loss_does_not_use_is_seen_to_lag_though_all_bits_are_equal(
+    coarse: bool, tmp_path: Path
+) -> None:
+    """As one that is evaluated: where each update begins it is what it should be, and after each it is not."""
+
+    def train(late: bool, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 10)
+        kept, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters(), lr=1e-3)
+        with trainparity.record(nn.ModuleList([model, kept]), optimizer, folder, twin=twin, interval=1):
+            for step, batch in enumerate(torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1))):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(batch)
+                cross_entropy(outputs.float(), LABELS).backward()
+                if late:
+                    interpolate(MOMENTUM, kept, model, step)
+                optimizer.step()
+                if not late:
+                    interpolate(MOMENTUM, kept, model, step)
+
+    verdict = compared(partial(train, False), partial(train, True), tmp_path / "wrong")
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1), verdict.reason
+    for late in (False, True):
+        assert compared(partial(train, late), partial(train, late), tmp_path / str(late)).verdict == "bitwise"
+
+
 def test_a_model_that_updates_its_average_as_it_is_called_lags_behind_nothing(tmp_path: Path) -> None:
     """As MoCo's key encoder: it ends as it was in the last step, and passes are the same."""
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from trainparity.parity.assumed import OF_TWINS, assumed_only
 from trainparity.parity.bias_correction import IN_WINDOWS, further, outgrown
 from trainparity.parity.causes import FACTS
+from trainparity.parity.causes.averages import written_in_one_run
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.difference import Difference
@@ -93,7 +94,7 @@ def judge_traces(
     if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
         off["update"] = torch.zeros_like(off["update"])
     worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
-    facts = [] if all_bits else _rows_of_facts(left, right, floor, margin)
+    facts = _rows_of_facts(left, right, floor, margin, all_bits=all_bits)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= LOST / APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
@@ -168,13 +169,16 @@ def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
     return formats[0] == formats[1] and left.layout.precision != "fp64"
 
 
-def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
+def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float, *, all_bits: bool) -> list[int]:
     """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
 
     And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
+    Of runs of the same bits, which other options make too, those in which one alone writes where no bits are compared.
     """
     first = Difference(left, right, floor, margin, row=0)
     steps = [replace(first, row=row) for row in range(len(left.layout.steps))]
+    if all_bits:
+        return [step.row for step in steps if written_in_one_run(step)]
     return [step.row for step in steps if step.passes_part or _is_exact(step)]
 
 

@@ -160,7 +160,7 @@ def _of_the_way(part: float) -> str:
     return "not at all" if not part else f"by {exact(part, 3)} of the way"
 
 
-def _written_in_one_run(difference: Difference) -> list[str]:
+def written_in_one_run(difference: Difference) -> list[str]:
     """Return weights that one run writes between forward pass and update, and the other in no step.
 
     Of those that no optimizer holds. By rounding the same average may be another number in a single step, or not.
@@ -179,11 +179,11 @@ def _written_in_one_run(difference: Difference) -> list[str]:
     proof="weights that no optimizer holds, and that take no gradient, are written between the forward pass and the "
     "update of a step, in one run only: an average that lags by a step",
     advice="update the average after the optimizer's step in both runs",
-    differs=lambda difference: bool(_written_in_one_run(difference)),
+    differs=lambda difference: bool(written_in_one_run(difference)),
 )
 def written_before_the_update(difference: Difference) -> Finding | None:
     """An average that is updated before the weights that it follows lags by a step."""
-    names = _written_in_one_run(difference)
+    names = written_in_one_run(difference)
     if not names:
         return None
     place = difference.place(names[0])
