@@ -114,16 +114,22 @@ def _fits(name: str, array: Tensor) -> bool:
 
 
 def _untrue(arrays: Mapping[str, Tensor]) -> str | None:
-    """Say which norm cannot be that of its sketch (one of 64 numbers is never off by a factor of 4), or is no hash."""
+    """Say which norms cannot be those of their sketches, or what is no hash.
+
+    A sketch of 64 numbers is hardly ever off by a factor of 4. That of one tensor may be, where a few numbers of one
+    size share a place: as those of the gradient of two classes' weights, of which one is the other's negative, for a
+    single input. That of all tensors of a step is not.
+    """
     if (arrays["rank/weight"] == 0).any():
         return "rank/weight: holds no hash"
     for kind in ("gradient", "weight", "buffer"):
-        norms, lengths = arrays[f"{kind}/norm"], torch.linalg.vector_norm(arrays[f"{kind}/sketch"], dim=-1)
-        known = norms.isfinite()
+        norms, sketches = arrays[f"{kind}/norm"], arrays[f"{kind}/sketch"]
+        lengths, known = torch.linalg.vector_norm(sketches, dim=-1), norms.isfinite()
         if (known & ~lengths.isfinite()).any() or (norms < 0).any():
             return f"{kind}/norm: does not fit its sketch"
-        apart = known & (arrays[f"{kind}/sketch"].shape[-1] >= _MANY) & ((lengths > 4 * norms) | (norms > 4 * lengths))
-        if apart.any():
+        of_all = [torch.linalg.vector_norm(torch.where(known, each, 0.0), dim=-1) for each in (lengths, norms)]
+        apart = (of_all[0] > 4 * of_all[1]) | (of_all[1] > 4 * of_all[0])
+        if sketches.shape[-1] >= _MANY and apart.any():
             return f"{kind}/norm: does not fit its sketch"
     return None
 
