@@ -228,3 +228,45 @@ def test_weights_that_are_made_before_they_are_cast_show_it(parts: int, tmp_path
     assert Trace.load(tmp_path / "right/reference").layout.precision == "bf16"
     verdict = compared(train, partial(train, factor=1.2), tmp_path / "wrong")
     assert verdict.verdict == "different", verdict.reason
+
+
+class HalfAtTimes(nn.Module):
+    """Takes a branch in half precision in every second step, the first left out, and may return it for a log."""
+
+    def __init__(self, parts: int, logs: bool) -> None:
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(8, 32), Casting(32, 32), nn.Linear(32, 4)
+        self.parts, self.logs, self.calls = parts, logs, 0
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        step, self.calls = self.calls // self.parts, self.calls + 1
+        hidden = torch.tanh(self.first(x))
+        if not self.logs and step % 2:
+            hidden = hidden + self.inner(hidden.bfloat16()).float()
+        return (self.last(hidden), hidden.half()) if self.logs else self.last(hidden)
+
+
+def train_at_times(folder: Path, *, parts: int = 1, logs: bool = False) -> None:
+    torch.manual_seed(0)
+    model = HalfAtTimes(parts, logs)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder):
+        for batch in torch.randn(6, 16, 8):
+            optimizer.zero_grad()
+            for part in batch.chunk(parts):
+                made = model(part)
+                ((made[0] if logs else made).square().mean() / parts).backward()
+            optimizer.step()
+
+
+def test_a_branch_of_some_steps_is_seen_whatever_the_cut(tmp_path: Path) -> None:
+    """It is looked for in as many steps, not in as many backward passes."""
+    for parts in (1, 4):
+        train_at_times(tmp_path / str(parts), parts=parts)
+        assert Trace.load(tmp_path / str(parts)).layout.precision == "bf16"
+
+
+def test_what_is_returned_for_a_log_alone_makes_no_coarse_training(tmp_path: Path) -> None:
+    """No loss is made of it, though it is not detached."""
+    train_at_times(tmp_path, logs=True)
+    assert Trace.load(tmp_path).layout.precision == "fp32"

@@ -1,5 +1,7 @@
 """Which losses couple the samples of a pass, by their autograd graphs."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,3 +143,28 @@ def test_what_only_moves_numbers_rounds_none() -> None:
     moved = outputs.flatten(0, 1)[:, 1:].gather(1, LABELS[:, None] % 3).squeeze(1).clamp(min=0).float().square().sum()
     assert look([moved], ends).unit_roundoff == 2.0**-24
     assert look([(outputs * 3).float().sum()], ends).unit_roundoff == 2.0**-8
+
+
+DEEP = """
+import sys, torch, trainparity
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(2, 2)
+    def forward(self, x):
+        x = self.first(x)
+        for _ in range(80_000):
+            x = x * 0.99999
+        return x
+model = Deep()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with trainparity.record(model, optimizer, sys.argv[1]):
+    model(torch.ones(2, 2)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_graph_of_very_many_operations_is_freed_as_without_a_recorder(tmp_path: Path) -> None:
+    """What Python has seen of it is freed by a call inside a call, and the stack has an end."""
+    done = subprocess.run([sys.executable, "-c", DEEP, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -21,15 +21,18 @@ EXACT = {
 }  # fmt: skip
 """Operations that return numbers which they are given, or their opposites, and so round nothing."""
 
-_MOST_NODES = 100_000
-"""Operations that are looked at; of a model with more nothing is said."""
+MOST_NODES = 10_000
+"""Operations that are looked at; of a graph with more nothing is said.
+
+What Python has seen of a graph is freed by a call inside a call: the stack ends some 40,000 operations deep.
+"""
 
 
 def half_format(ends: Iterable[Any], parameters: Set[int]) -> NumberFormat | None:
     """Return the coarsest format of two bytes in which an operation of a model returns numbers; None: in none.
 
     Args:
-        ends: What made the tensors that the model returned, their `grad_fn`.
+        ends: What made the tensors that the model returned and the loss is made of, their `grad_fn`.
         parameters: The model's, by identity: what leads to none of them is another model's.
     """
     found: list[NumberFormat] = []
@@ -45,7 +48,7 @@ def half_format(ends: Iterable[Any], parameters: Set[int]) -> NumberFormat | Non
                 found += [number_format(dtype) for dtype in made if dtype.is_floating_point and dtype.itemsize == 2]
         elif node not in leads:
             leads[node] = False
-            if len(leads) > _MOST_NODES:
+            if len(leads) > MOST_NODES:
                 return None
             stack.append((node, True))
             stack += [(parent, False) for parent in inside if parent not in leads]

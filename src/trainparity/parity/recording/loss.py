@@ -8,12 +8,9 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording import intercept, ranks
 from trainparity.parity.recording.apart import has_numbers, unseen
-from trainparity.parity.recording.behind import EXACT, half_format
+from trainparity.parity.recording.behind import EXACT, MOST_NODES, half_format
 from trainparity.parity.recording.formats import NumberFormat, number_format
 from trainparity.parity.recording.kinds import is_dtensor
-
-_MOST_NODES = 20_000
-"""Operations of a loss that are looked at; one with more is taken for uncoupled."""
 
 _PRODUCTS = {"MmBackward0", "AddmmBackward0", "MvBackward0", "AddmvBackward0", "DotBackward0", "EuclideanDistBackward0"}
 """Products of rows with one another, where both factors are made of what the model returned."""
@@ -42,7 +39,7 @@ class LossHooks(intercept.Listener):
         self._returned, self._parameters = returned, parameters
         self.computes: NumberFormat | None = None
         """The coarsest format of two bytes in which the model computes, whoever casts to it; None: in none."""
-        self._looks = 0
+        self._steps, self._looks = 0, 0
         self.coupled_by = ""
         """The operation by which the loss of a pass couples its samples; empty where none was seen."""
         self.sizes: list[int] = []
@@ -53,8 +50,9 @@ class LossHooks(intercept.Listener):
         """That of the coarsest format on the way from what the model returned to the loss; 0 where none was seen."""
         self.reads: dict[int, nn.Parameter] = {}
         """Parameters that it takes by itself, not through what the model returned, by identity."""
-        self.begin()
-        self.end()
+        self.active, self._values = False, list[float]()
+        self._ends: set[Any] = set()
+        """What made the model's outputs of this step: several passes may come before their backward passes."""
         intercept.listen(self)
 
     def close(self) -> None:
@@ -63,14 +61,12 @@ class LossHooks(intercept.Listener):
 
     def begin(self) -> None:
         """Look at a new step."""
-        self.active = True
-        self._values: list[float] = []
+        self.active, self._values = True, []
+        self._steps, self._looks = self._steps + 1, 0
 
     def end(self) -> None:
         """Look no more, and hold no graph."""
-        self.active = False
-        self._ends: set[Any] = set()
-        """What made the model's outputs of this step: several passes may come before their backward passes."""
+        self.active, self._ends = False, set()
 
     @property
     def value(self) -> float:
@@ -99,8 +95,8 @@ class LossHooks(intercept.Listener):
         of_all_ranks = {
             ranks.world_size() * len(tensor) for tensor in returned if tensor.ndim and ranks.world_size() > 1
         }
-        self._look_behind(ends)
         seen = look(roots, self._ends, of_all_ranks)
+        self._look_behind(seen.reached)
         if not self.coupled_by:
             self.coupled_by, self.sizes = seen.coupled_by, seen.sizes
         self.gathered |= seen.gathered
@@ -111,7 +107,7 @@ class LossHooks(intercept.Listener):
         self._values += [float(loss.detach()) if whole else math.nan for loss in seen.losses]
 
     def _look_behind(self, ends: set[Any]) -> None:
-        if not ends or self._looks == _LOOKS:
+        if not ends or self._steps > _STEPS or self._looks == _LOOKS:
             return
         self._looks += 1
         found = half_format(ends, set(map(id, self._parameters())))
@@ -119,8 +115,11 @@ class LossHooks(intercept.Listener):
             self.computes = found
 
 
+_STEPS = 4
+"""Traced steps in which a model's own operations are looked at."""
+
 _LOOKS = 4
-"""Backward passes before which a model's own operations are looked at: they are the same in each step."""
+"""Backward passes of such a step before which they are."""
 
 
 class Seen(NamedTuple):
@@ -138,6 +137,8 @@ class Seen(NamedTuple):
     """That of the coarsest format that an operation on the way to the loss returns."""
     reads: list[nn.Parameter]
     """Parameters that are not behind what the model returned."""
+    reached: set[Any]
+    """What made those of the model's outputs that it is made of; one that is only logged is not."""
 
 
 _OVER_A_DIMENSION = {"LogSoftmaxBackward0", "SoftmaxBackward0", "StdBackward0", "VarBackward0"}
@@ -159,7 +160,9 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
     made_of_outputs, over_samples, coupled_by, gathered, unit_roundoff = set(ends), set[Any](), "", False, 0.0
     sizes: list[int] = []
     nodes = _outermost_last([tensor.grad_fn for tensor in begins], ends)
+    reached = {tensor.grad_fn for tensor in begins} & ends
     for node in nodes:
+        reached |= ends.intersection(parent for parent, _ in node.next_functions)
         factors = [parent in made_of_outputs for parent, _ in node.next_functions]
         if any(factors):
             made_of_outputs.add(node)
@@ -173,7 +176,7 @@ def look(roots: Iterable[Tensor], ends: set[Any], of_all_ranks: Collection[int] 
     losses = [tensor for tensor in begins if tensor.grad_fn in made_of_outputs]
     leaves = (getattr(node, "variable", None) for node in nodes if losses)
     reads = [leaf for leaf in leaves if isinstance(leaf, nn.Parameter)]
-    return Seen(losses, coupled_by, sizes, gathered, unit_roundoff, reads)
+    return Seen(losses, coupled_by, sizes, gathered, unit_roundoff, reads, reached)
 
 
 def _sizes(node: Any) -> list[int]:
@@ -191,7 +194,7 @@ def _outermost_last(nodes: list[Any], ends: set[Any]) -> list[Any]:
             order.append(node)
         elif node not in seen:
             seen.add(node)
-            if len(seen) > _MOST_NODES:
+            if len(seen) > MOST_NODES:  # it is taken for uncoupled
                 return []
             stack.append((node, True))
             stack += [(parent, False) for parent, _ in node.next_functions if parent is not None]
