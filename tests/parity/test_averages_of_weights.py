@@ -124,7 +124,7 @@ def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, froz
 
     verdict = compared(partial(train, False, 1), partial(train, True, 4), tmp_path / "wrong")
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1), verdict.reason
-    assert "written after the forward pass of step 1" in (verdict.explanation or ""), verdict.explanation
+    assert "written after the last forward pass of step 1" in (verdict.explanation or ""), verdict.explanation
     for late in (False, True):
         verdict = compared(partial(train, late, 1), partial(train, late, 4), tmp_path / str(late))
         assert verdict.verdict == "equivalent", verdict.explanation
@@ -188,6 +188,34 @@ def test_a_model_that_updates_its_average_as_it_is_called_lags_behind_nothing(tm
 
     verdict = compared(partial(train, True), partial(train, False), tmp_path)
     assert verdict.cause != "weights-not-loaded" and "end with other weights" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_target_that_is_updated_before_it_is_called_lags_behind_nothing(coarse: bool, tmp_path: Path) -> None:
+    """As BYOL's, before the online network is called or after it: its weights are the same."""
+
+    def train(late: bool, parts: int, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        online = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 8))
+        target = copy.deepcopy(online).requires_grad_(False)
+        optimizer, draws = torch.optim.Adam(online.parameters(), lr=1e-3), torch.Generator().manual_seed(1)
+        with trainparity.record(nn.ModuleDict({"q": online, "k": target}), optimizer, folder, twin=twin, interval=1):
+            for step, views in enumerate(torch.randn(6, 2, 16, 4, generator=draws)):
+                optimizer.zero_grad()
+                if not late:
+                    interpolate(MOMENTUM, target, online, step)
+                for part, (one, other) in enumerate(zip(*(view.chunk(parts) for view in views), strict=True)):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                        made = online(one)
+                        with torch.no_grad():
+                            if late and not part:
+                                interpolate(MOMENTUM, target, online, step)
+                            wanted = target(other)
+                    (mse_loss(made.float(), wanted.float()) / parts).backward()
+                optimizer.step()
+
+    verdict = compared(partial(train, False, 1), partial(train, True, 2), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
 
 
 def test_an_average_in_bf16_that_never_moves_is_seen(tmp_path: Path) -> None:

@@ -235,14 +235,14 @@ class HalfAtTimes(nn.Module):
 
     def __init__(self, parts: int, logs: bool) -> None:
         super().__init__()
-        self.first, self.inner, self.last = nn.Linear(8, 32), Casting(32, 32), nn.Linear(32, 4)
+        self.first, self.inner, self.last = nn.Linear(8, 32), Returning(32, 32), nn.Linear(32, 4)
         self.parts, self.logs, self.calls = parts, logs, 0
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         step, self.calls = self.calls // self.parts, self.calls + 1
         hidden = torch.tanh(self.first(x))
         if not self.logs and step % 2:
-            hidden = hidden + self.inner(hidden.bfloat16()).float()
+            hidden = hidden + self.inner(hidden)
         return (self.last(hidden), hidden.half()) if self.logs else self.last(hidden)
 
 

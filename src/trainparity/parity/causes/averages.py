@@ -176,8 +176,8 @@ def written_in_one_run(difference: Difference) -> list[str]:
 @rule(
     "weights-not-loaded",
     "start",
-    proof="weights that no optimizer holds, and that take no gradient, are written between the forward pass and the "
-    "update of a step, in one run only: an average that lags by a step",
+    proof="weights that no optimizer holds, and that take no gradient, are written between the last forward "
+    "pass and the update of a step, in one run only: an average that lags by a step",
     advice="update the average after the optimizer's step in both runs",
     differs=lambda difference: bool(written_in_one_run(difference)),
 )
@@ -189,7 +189,7 @@ def written_before_the_update(difference: Difference) -> Finding | None:
     place = difference.place(names[0])
     return Finding(
         f"{some(names)}: held by no optimizer, and in {difference.who(bool(difference.at('written')[0][place]))} alone "
-        f"written after the forward pass of step {difference.step} and before its update: they follow weights that are "
-        "a step older",
+        f"written after the last forward pass of step {difference.step} and before its update: an average that is made "
+        "there follows weights that are a step older",
         {"parameters": names},
     )

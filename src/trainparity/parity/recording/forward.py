@@ -64,8 +64,8 @@ class ForwardHooks:
         self.active = False
         self.on_evaluated: Callable[[], None] | None = None
         """Called when the step's samples begin to pass again with other weights: nothing of that is recorded."""
-        self.on_passed: Callable[[], None] | None = None
-        """Called when a pass has ended."""
+        self.on_passed: Callable[[nn.Module], None] | None = None
+        """Called when a pass of a part has ended, with gradients or without."""
         self.differentiable = False
         """Whether a gradient came through a pass that can be differentiated again."""
         self.autocast = Autocast(model)
@@ -156,6 +156,8 @@ class ForwardHooks:
             self._blind_depth -= 1
             if self._blind_depth == 0:
                 self.origins.add_aside(module, inputs, keywords, output)
+                if self.on_passed:
+                    self.on_passed(module)
         return None
 
     @unseen
@@ -224,7 +226,7 @@ class ForwardHooks:
         self.outputs.see(found, found.part, made[:_MOST_TENSORS], self._leaves.noise)
         self.seen.called(found)
         if self.on_passed:
-            self.on_passed()
+            self.on_passed(module)
         return output
 
     def _see(self, name: str, output: Any) -> None:

@@ -91,6 +91,7 @@ class StepWatch:
 
     def _backward_ended(self, captured: bool) -> None:
         self.around.come_last()
+        self._written.backward_ended()
         self.forward.backward_ended(captured=captured)
 
     def close(self) -> None:

@@ -1,18 +1,19 @@
-"""Weights that the loop writes after a step's first forward pass and before its update: an average that lags a step."""
+"""Weights that the loop writes after a step's last forward pass and before its update: an average that lags a step."""
 
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainparity.parity.recording import stacks
 from trainparity.parity.recording.kinds import is_dtensor
 
 
 class Written:
-    """Compares weights that no optimizer holds where a step's first forward pass ends and where its update begins.
+    """Compares weights that no optimizer holds where a step's last forward pass ends and where its update begins.
 
-    A model may write its average in its own `forward`, before it passes anything through it, as MoCo's does.
+    A model may write its average in its own `forward`, as MoCo's does, a loop before it calls the average's own part,
+    as BYOL's do. Of a part that is called again and again, as a cell, the first call of a micro-batch is looked at.
 
     All of them in the first two steps, and from then on those that the loop has written since the step before: what is
     frozen for good costs nothing. Of a tensor that is spread over ranks this rank's part is looked at.
@@ -28,12 +29,18 @@ class Written:
 
     def begin(self) -> None:
         """Look at a new step."""
-        self._before: dict[int, int] | None = None
+        self._before: dict[int, int] = {}
+        self._called: set[nn.Module] = set()
 
-    def passed(self) -> None:
-        """Look at the weights that the first forward pass of a step has left."""
-        if self._before is None:
+    def passed(self, part: nn.Module) -> None:
+        """Look at the weights that a forward pass of the model, or of a part of it, has left."""
+        if part not in self._called:
+            self._called.add(part)
             self._before = self._digests(self._looked_at())
+
+    def backward_ended(self) -> None:
+        """Look at the passes of the next micro-batch, too."""
+        self._called.clear()
 
     def updates(self, starts: Tensor) -> Tensor:
         """Return which parameters were written since then: bool [P].
@@ -45,7 +52,7 @@ class Written:
         if self._left is not None and self._left.shape == starts.shape:
             since = (starts != self._left).any(1)
             self._moving = self._moving | since if len(self._moving) == len(since) else since
-        before, self._before = self._before or {}, {}
+        before, self._before = self._before, {}
         now = self._digests([parameter for parameter in parameters if id(parameter) in before])
         return torch.tensor([id(p) in now and now[id(p)] != before[id(p)] for p in parameters], dtype=torch.bool)
 
