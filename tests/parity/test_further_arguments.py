@@ -93,3 +93,34 @@ def test_parts_are_given_a_graph_in_any_layout(layout: torch.layout, tmp_path: P
     assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"
     found = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "wrong")
     assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation
+
+
+class Quantised(nn.Module):
+    """Keeps what it is given in bytes, for a part beside the next."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return torch.quantize_per_tensor(hidden.detach(), 0.1, 0, torch.qint8)
+
+
+class Adding(nn.Linear):
+    def forward(self, hidden: Tensor, beside: Tensor) -> Tensor:
+        return super().forward(hidden + beside.dequantize())
+
+
+@pytest.mark.filterwarnings("ignore:.*are deprecated and will be removed:UserWarning")
+def test_a_part_that_returns_quantised_numbers_is_recorded(tmp_path: Path) -> None:
+    def train(scale: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = nn.ModuleList([nn.Linear(8, 16), Quantised(), Adding(16, 4)])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(4, 16, 8):
+                optimizer.zero_grad()
+                hidden = model[0](batch)
+                made = model[2](hidden, model[1](hidden))
+                (scale * cross_entropy(made, torch.arange(16) % 4)).backward()
+                optimizer.step()
+
+    assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"
+    found = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "wrong")
+    assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation

@@ -36,6 +36,14 @@ def test_numbers_of_few_bits_and_integers_stay_where_other_weights_move(stored: 
     assert (apart > 2.0**-9).all() and (apart < 2.0**-7).all()
 
 
+def test_an_expanded_weight_which_cannot_be_written_stays_where_others_move() -> None:
+    model = nn.Linear(8, 8)
+    model.mask = nn.Parameter(torch.ones(1, 8).expand(8, 8), requires_grad=False)
+    before = model.weight.detach().clone()
+    perturb(model, UNIT_ROUNDOFF["bf16"], seed=1)
+    assert bool((model.mask == 1).all()) and bool((model.weight != before).all())
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_both_parts_of_a_complex_weight_move(dtype: torch.dtype) -> None:
     model = nn.Linear(8, 8, dtype=dtype)

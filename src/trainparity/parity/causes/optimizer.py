@@ -87,18 +87,36 @@ def _exchanged(difference: Difference) -> Finding | None:
     As where it is loaded for parameters in another order, by number.
     """
     (ours, theirs), moved = difference.at("state/norm"), set(difference.beyond["update"]) - {ALL}
-    apart = (ours - theirs).abs() > max(_NO_ROUNDING, difference.tolerance) * torch.maximum(ours, theirs)
-    if difference.row or not moved or not moved <= set(names := difference.named(apart)):
+    names = _permuted(difference, 0.0) or _permuted(difference, difference.tolerance)
+    if not names and not difference.row:  # as of other shapes, where a part of it is as long as before
+        apart = (ours - theirs).abs() > max(_NO_ROUNDING, difference.tolerance) * torch.maximum(ours, theirs)
+        names = difference.named(apart) if moved and moved <= set(difference.named(apart)) else []
+    if not names:
         return None
+    when = f"step {difference.step}" if difference.row else "its first step"
     return Finding(
-        f"before its first step the optimizer's state is as long in both runs, and of another length for "
-        f"{some(names)}: it was loaded for other parameters than it was saved for",
+        f"before {when} the optimizer's state is as long in both runs, and of another length for {some(names)}: it was "
+        "loaded for other parameters than it was saved for",
         {"norm_of_the_state": facts.state_norms(difference), "parameters": names},
     )
 
 
+def _permuted(difference: Difference, rounded: float) -> list[str]:
+    """Return the parameters whose state is of another length, where all parameters' lengths are the same but for whose.
+
+    Two runs of one training have that of each parameter in common, up to rounding.
+    """
+    ours, theirs = difference.at("state/norm")
+    if not torch.allclose(ours.sort().values, theirs.sort().values, rtol=max(rounded, _NO_SUM), atol=0.0):
+        return []
+    return difference.named((ours - theirs).abs() > max(_NO_ROUNDING, 16 * rounded) * torch.maximum(ours, theirs))
+
+
+_NO_SUM = 1e-9
+"""Part by which the length of what is the same to the bit may differ."""
+
 _NO_ROUNDING = 1e-3
-"""Part of its length by which the state of a parameter differs, whose update differs, that is another one."""
+"""Part of its length by which the state of a parameter differs that is another one, where both are rounded."""
 
 
 def _against(difference: Difference, name: str) -> str:
@@ -204,7 +222,7 @@ _SAME_UPDATES = 1.5
 
 
 def _state_differs(difference: Difference) -> bool:
-    return _state_lost(difference) or _moments_differ(difference)
+    return _state_lost(difference) or _moments_differ(difference) or bool(_permuted(difference, 0.0))
 
 
 @rule(
@@ -217,7 +235,7 @@ def _state_differs(difference: Difference) -> bool:
 def optimizer_state(difference: Difference) -> Finding | None:
     """Another optimizer, or other moments and step counts before the update."""
     none_kept = _state_lost(difference)
-    if difference.stage != "update" and not none_kept and not _moments_differ(difference):
+    if difference.stage != "update" and not _state_differs(difference):
         return None
     classes = facts.classes(difference)
     if classes[0] != classes[1]:

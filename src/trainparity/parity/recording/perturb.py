@@ -27,11 +27,13 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
 
     In a precision below fp32 the ulp is that precision's, as its products round that coarsely. Ranks that hold
     the same weights move them alike; shards are moved where they lie. Integers stay, and numbers of fewer than 16 bits
-    (fp8): no rounding of what computes with them makes others of them.
+    (fp8): no rounding of what computes with them makes others of them. So do expanded tensors, which can't be written.
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
             if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter) or parameter.is_meta:
+                continue
+            if _is_expanded(parameter):
                 continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0
@@ -41,6 +43,12 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
             moved = exact * (1 + unit_roundoff * signs.to(exact.device, exact.dtype))
             # `data`: a forward pass may go on that has used the weight, and its backward pass may come yet.
             local.data.copy_(as_complex(moved) if local.is_complex() else moved)
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    """Tell whether several numbers of a tensor are one in memory, so that none can be written: as a frozen mask's."""
+    strided = tensor.layout == torch.strided and not tensor.is_nested
+    return strided and any(not step and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
 class Noise:

@@ -91,14 +91,19 @@ _MOST_DENSE = 1 << 26
 
 
 def as_dense(tensor: Tensor) -> Tensor:
-    """Return a sparse tensor with all of its numbers, as a graph's features and edges, unless it is very large."""
+    """Return a sparse tensor with all of its numbers, as a graph's features and edges, unless it is very large.
+
+    And a quantised one with what its numbers stand for.
+    """
+    if tensor.is_quantized:
+        return tensor.detach().dequantize()
     if tensor.layout == torch.strided or is_dtensor(tensor) or tensor.is_nested or tensor.numel() > _MOST_DENSE:
         return tensor
     return tensor.detach().to_dense()
 
 
 def has_rows(tensor: Tensor) -> bool:
-    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested and a meta one do not.
+    """Tell whether a tensor lies in memory as [B, ...]: a scalar, a sparse, a nested, a quantised, a meta one do not.
 
     Nor does one that wraps others, nor one in a format that nothing is computed in.
     """
@@ -108,7 +113,7 @@ def has_rows(tensor: Tensor) -> bool:
 def _is_plain(tensor: Tensor) -> bool:
     """Tell whether a tensor has numbers to compute with, each in its place."""
     strided = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
-    return strided and tensor.dtype not in _BYTES and not is_wrapper(tensor)
+    return strided and not tensor.is_quantized and tensor.dtype not in _BYTES and not is_wrapper(tensor)
 
 
 def in_memory(tensor: Tensor) -> bool:
