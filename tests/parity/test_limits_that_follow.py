@@ -38,6 +38,7 @@ def train(kind: str, by: float, coarse: bool, folder: Path, twin: int) -> None:
         ("limit", 0.5, 0.4, "clipping"),
         ("smooth", 1.0, 1.5, "clipping"),
         ("count", 1, 2, "loss-normalisation"),
+        ("count", 59.1, 29.55, "loss-normalisation"),
     ],
 )
 def test_which_of_them_is_another_one_is_told(

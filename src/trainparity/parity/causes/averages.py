@@ -163,14 +163,23 @@ def _of_the_way(part: float) -> str:
 def written_in_one_run(difference: Difference) -> list[str]:
     """Return weights that one run writes between forward pass and update, and the other in no step.
 
-    Of those that no optimizer holds. By rounding the same average may be another number in a single step, or not.
+    Of those that no optimizer holds, and that follow weights which this one updates: beside a critic's target an actor
+    is updated, too. By rounding the same average may be another number in a single step, or not.
     """
+    if not difference.goes_on:
+        return []
     written = [trace.arrays.get("written") for trace in difference.traces]
     if written[0] is None or written[1] is None:  # of an earlier version
         return []
     alone = (written[0].any(0) != written[1].any(0)) & (written[0] | written[1])[difference.row]
     beside = ~torch.logical_or(*difference.at("held")) & ~torch.stack(difference.at("gradient/norm")).any(0)
-    return difference.named(alone & beside)
+    shapes, row = difference.left.layout.parameters, difference.row
+    return [
+        name
+        for name in difference.named(alone & beside)
+        if math.prod(shapes[name]) >= _FEWEST
+        and any(any(_moves(trace, row, name)) for trace in difference.traces)  # not still, and on a way
+    ]
 
 
 @rule(

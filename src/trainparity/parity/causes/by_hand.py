@@ -128,14 +128,21 @@ _AS_LARGE = 0.1
 def scaled_always(difference: Difference) -> bool:
     """Tell whether both runs multiply their gradients by a number in every step, and no limit makes that.
 
-    By one number in all steps, or both by another in each, as one over how many tokens a batch has; a limit that
-    follows the gradient leaves other parts than one over a whole number.
+    By one number in all steps, or both by another in each, as one over how many tokens a batch has: one run by the same
+    multiple of the other's in all steps. A limit that follows the gradient leaves other parts than one over a whole
+    number, and no such multiple, as gradients part with the weights.
     """
     steps = len(difference.left.layout.steps)
     kept = [[kept_after_backward(trace, row) for row in range(steps)] for trace in difference.traces]
     if steps < 2 or not all(map(all, kept)):
         return False
-    return all(map(_all_alike, kept)) or all(_is_of_a_count(part) for parts in kept for part in parts)
+    one_multiple = steps > 2 and _all_alike([a / b for a, b in zip(*kept, strict=True)], _ONE_MULTIPLE)
+    of_counts = all(_is_of_a_count(part) for parts in kept for part in parts)
+    return all(map(_all_alike, kept)) or one_multiple or of_counts
+
+
+_ONE_MULTIPLE = 1e-5
+"""Part of itself by which it differs for rounding: gradients are multiplied in single precision."""
 
 
 def _is_of_a_count(part: float) -> bool:
@@ -147,8 +154,8 @@ _OF_A_COUNT = 0.02
 """How far one over what is left of a gradient may be off a whole number."""
 
 
-def _all_alike(values: Sequence[float]) -> bool:
-    return max(values) - min(values) <= 1e-3 * max(values)
+def _all_alike(values: Sequence[float], within: float = 1e-3) -> bool:
+    return max(values) - min(values) <= within * max(values)
 
 
 def _limit(difference: Difference, which: int) -> float:
