@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 import trainparity
 from tests.support.against_twins import compared
@@ -290,3 +292,56 @@ def test_another_order_of_padded_texts_is_one_of_samples(dtype: torch.dtype, tmp
     """Other texts have other numbers of tokens, which is no other padding."""
     verdict = compared(partial(train_texts, 0, 8, dtype), partial(train_texts, 1, 8, dtype), tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "samples", 0), verdict.explanation
+
+
+class Translator(nn.Module):
+    """Makes of a text another one, of another length: each of its tokens looks at the whole text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50, 32, padding_idx=0), nn.Embedding(32, 32)
+        self.reader = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.norm, self.last = nn.LayerNorm(32), nn.Linear(32, 50)
+
+    def forward(self, texts: Tensor, given: Tensor) -> Tensor:
+        read = self.tokens(texts) + self.places(torch.arange(texts.shape[1]))
+        made = self.tokens(given) + self.places(torch.arange(given.shape[1]))
+        found, _ = self.reader(made, read, read, key_padding_mask=texts == 0, need_weights=False)
+        logits: Tensor = self.last(self.norm(made + found))
+        return logits
+
+
+def train_translator(seed: int, parts: int, folder: Path, twin: int, *, dtype: torch.dtype, shift: bool = True) -> None:
+    torch.manual_seed(seed)
+    model = Translator()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(4, 14, (64,), generator=draws).tolist()
+    texts = [torch.randint(3, 50, (length,), generator=draws) for length in lengths]
+    wanted = [torch.cat([text[: 1 + number % len(text)], torch.tensor([2])]) for number, text in enumerate(texts)]
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(8):
+            chosen = torch.randperm(64, generator=draws)[:16]
+            count = sum(len(wanted[number]) for number in chosen)
+            optimizer.zero_grad()
+            for some in chosen.chunk(parts):
+                labels = pad_sequence([wanted[number] for number in some], True, -100)
+                given = labels.masked_fill(labels == -100, 0)
+                given = torch.cat([torch.ones(len(some), 1, dtype=torch.int64), given[:, :-1]], 1) if shift else given
+                with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+                    made = model(pad_sequence([texts[number] for number in some], True), given)
+                (cross_entropy(made.flatten(0, 1).float(), labels.flatten(), reduction="sum") / count).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(("seed", "parts"), [(6, 4), (9, 2), (26, 4), (3, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_token_that_the_longest_text_alone_is_not_given_is_none_that_the_loss_looks_at(
+    dtype: torch.dtype, seed: int, parts: int, tmp_path: Path
+) -> None:
+    """Labels that are shifted to the right lose their last one where no padding follows: the cut says whose."""
+    plain = partial(train_translator, seed, dtype=dtype)
+    found = compared(partial(plain, 1), partial(plain, parts), tmp_path / "right")
+    assert found.verdict == "equivalent", found.explanation
+    found = compared(partial(plain, 1), partial(plain, 1, shift=False), tmp_path / "wrong")
+    assert (found.verdict, found.cause) == ("different", "inputs"), found.explanation

@@ -122,7 +122,8 @@ def _has_other_values_beside(difference: "Difference", other_size: Collection[st
     """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
     off = [name for name in difference.chain.forward if name not in other_size]
     given = [name for name in off if name.startswith(INPUT) and not depends_on_cut(name)]
-    return bool(given) and len(given) < len(off) and not difference.chain.outputs_agree
+    unread = difference.chain.unread  # as what a decoder is given where no loss is made
+    return bool(given) and len(given) < len(off) and not difference.chain.outputs_agree and not unread
 
 
 def scaled_and_back(difference: "Difference") -> bool:

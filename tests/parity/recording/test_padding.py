@@ -1,8 +1,11 @@
 """Which tokens are a sample's own, and which fill a batch up."""
 
+import pytest
 import torch
+from torch.nn import functional
 
 from trainparity.parity.recording.padding import Tokens
+from trainparity.parity.recording.signs import Signs
 
 TOKENS = torch.tensor([[5, 0, 7, 0], [3, 0, 0, 0]])
 
@@ -39,3 +42,15 @@ def test_an_attention_mask_tells_what_is_padding_in_front() -> None:
     tokens = Tokens.of(torch.tensor([[0, 0, 7, 0]]), torch.tensor([[0, 1, 1, 1]]))
     assert tokens is not None
     assert tokens.own_alone(torch.ones(1, 4)).tolist() == [[0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_padding_that_follows_a_decoders_tokens_changes_no_sum(flat: bool) -> None:
+    """A text's own length is another one than that of what is made of it."""
+    given = torch.randint(1, 9, (4, 13))
+    made = torch.randn(4, 7, 50)
+    signs = Signs(torch.arange(4), Tokens.of(given))
+    longer = functional.pad(made, (0, 0, 0, 40))
+    few, many = (signs.sum(each.flatten(0, 1) if flat else each, own_alone=False) for each in (made, longer))
+    assert few is not None and many is not None
+    assert torch.equal(few, many[: len(few)]) and not many[len(few) :].any()

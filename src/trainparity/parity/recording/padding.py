@@ -38,6 +38,13 @@ class Tokens:
         each = by_sample or (tensor.ndim > 1 and len(tensor) == self._shape.numel())
         return tensor.numel() // self._shape.numel() if each and self._shape.numel() else 0
 
+    def width_of_others(self, tensor: Tensor) -> int:
+        """Return the same of sequences of another length, as a decoder's: [B, T, D], [B T, D] or [B, T]; else 0."""
+        if len(tensor) != self._shape[0]:
+            return tensor.numel() // len(tensor)
+        sequences = tensor.ndim > 2 or (tensor.ndim == 2 and not is_inexact(tensor))
+        return tensor.numel() // max(1, tensor.shape[:2].numel()) if sequences else 0
+
     def own_alone(self, rows: Tensor) -> Tensor:
         """Return rows [B, L D] of samples with zeros in place of what no sample has."""
         if self._count == self._own.numel():

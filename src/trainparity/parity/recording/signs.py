@@ -57,7 +57,8 @@ class Signs:
     def sum(self, tensor: Tensor, *, own_alone: bool) -> Tensor | None:
         """Return the signed sums over the rows of a tensor [B * n, ...]: float64 [numbers, signs].
 
-        None where these are no samples. Of sequences their own tokens alone are summed where that is asked for.
+        None where these are no samples. Of sequences their own tokens alone are summed where that is asked for, and how
+        many signs there are does not depend on how long they are.
         """
         if tensor.shape[0] % self._count:  # not `len`, which asks whether tensors are traced
             return None
@@ -65,7 +66,8 @@ class Signs:
         width = self._tokens.width(tensor) if self._tokens else 0
         if self._tokens and width and own_alone:
             rows = self._tokens.own_alone(rows)
-        signs = self._of(signs_used(_LENGTH * width or rows.shape[1]), rows.device)
+        each = width or (self._tokens.width_of_others(tensor) if self._tokens else 0)
+        signs = self._of(signs_used(_LENGTH * each or rows.shape[1]), rows.device)
         at_once = max(1, _CHUNK // max(1, rows.shape[1]))
         if self._count <= at_once:
             return torch.mm(rows.double().t(), signs)  # as `@`, which asks more at each call
