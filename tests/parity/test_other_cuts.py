@@ -82,6 +82,34 @@ def test_batchnorm_over_smaller_batches_is_named_though_its_outputs_cancel(tmp_p
     assert str(verdict.explanation).startswith("1 normalises over 16 samples"), verdict.explanation
 
 
+def train_without_statistics(size: int, parts: int, folder: Path, twin: int) -> None:
+    """Tell pixels under autocast, with BatchNorm that keeps nothing of what it has seen."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16, track_running_stats=False), nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16, track_running_stats=False), nn.ReLU(),
+        nn.Conv2d(16, 1, 1),
+    )  # fmt: skip
+    optimizer, draws = torch.optim.Adam(model.parameters(), lr=1e-4), torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            images = torch.randn(12, 3, size, size, generator=draws)
+            optimizer.zero_grad()
+            for some in images.chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16):
+                    made = model(some)
+                wanted = (some.mean(1, keepdim=True) > 0).float()
+                (nn.functional.binary_cross_entropy_with_logits(made.float(), wanted) / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("size", [8, 16, 24])
+def test_batchnorm_over_smaller_batches_is_named_within_the_floor(size: int, tmp_path: Path) -> None:
+    """Neither what it returns nor a statistic is beyond it: what other sums of equal rows make is less."""
+    verdict = compared(partial(train_without_statistics, size, 1), partial(train_without_statistics, size, 2), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "batchnorm-statistics"), verdict.explanation
+
+
 def train_one_by_one(loss: Callable[[Tensor, Tensor], Tensor], coarse: bool, folder: Path, twin: int) -> None:
     """Predict a number of each of 8 samples, in as many micro-batches."""
     torch.manual_seed(0)

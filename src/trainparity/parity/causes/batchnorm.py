@@ -3,6 +3,7 @@
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.comparable_rows import calls
 from trainparity.parity.difference import Difference
+from trainparity.parity.hidden_passes import further_on
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
@@ -27,10 +28,11 @@ def batchnorm_statistics(difference: Difference) -> Finding | None:
         return None
     if difference.stage != "gradient" and not _shows_in_statistics(difference, norms):
         return None
-    inside, named = difference.chain.inside, _norm_of(difference, norms)
+    inside, within = difference.chain.inside, _hidden_by_the_cut(difference, norms)
+    named = within or _norm_of(difference, norms)
     if inside and first is not None and named is None and not _may_be_of_other_rows(difference, norms):
         return None
-    if (first is None or not inside) and not _shows_elsewhere(difference, norms):
+    if (first is None or not inside) and not within and not _shows_elsewhere(difference, norms):
         return None
     return Finding(
         (
@@ -92,6 +94,22 @@ def _norm_of(difference: Difference, norms: list[str]) -> str | None:
     before = inside[inside.index(first) - 1] if first in inside[1:] else None
     hidden = is_coarse(difference.left.layout) and _shows_elsewhere(difference, norms)
     return before if before in norms and hidden else None
+
+
+def _hidden_by_the_cut(difference: Difference, norms: list[str]) -> str | None:
+    """Return the BatchNorm at or in front of the first module that makes something else, within the floor of twins.
+
+    In a coarse format these, which move all weights, may be further apart. No module between is seen to agree.
+    """
+    if difference.first_activation is not None or not difference.passes_part:
+        return None
+    first, inside = next(iter(further_on(difference)), None), difference.chain.inside
+    if first not in inside:
+        return None
+    place, order = inside.index(first), list(difference.left.layout.modules)
+    around = [order.index(one) for one in map(module_of, inside[max(0, place - 1) : place + 1]) if one in order]
+    between = order[min(around) : max(around) + 1] if around else []
+    return next((name for name in between if name in norms), None)
 
 
 def _shows_in_statistics(difference: Difference, norms: list[str]) -> bool:

@@ -65,7 +65,8 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     if not same_cut(difference):
         evidence["samples_of_each_pass"] = [str(rows_per_pass(trace, difference.row)) for trace in difference.traces]
         also = (
-            ", or each sample's loss depends on the others of its micro-batch, and the runs cut the batch differently"
+            ", or micro-batches weigh otherwise, as in a mean of means, or each sample's loss depends on the others of "
+            "its micro-batch, and the runs cut the batch differently"
         )
     if unreached:
         where = without_gradient(difference, unreached[-1])
