@@ -98,6 +98,18 @@ def test_an_optimizer_may_clip_by_itself(limit: float, coarse: bool, adam: bool,
         assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
 
 
+def rmsprop(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(model.parameters(), lr=1e-5, momentum=0.99, weight_decay=1e-8)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_an_optimizer_of_pytorch_that_hides_a_limit_in_its_first_update_has_none(coarse: bool, tmp_path: Path) -> None:
+    """An update as long, and a state that is nearly a sum of such updates, come of gradients of any length."""
+    outside = partial(train, FUNCTION, 1, coarse, make=rmsprop)
+    verdict = compared(outside, partial(train, NONE, 1, coarse, make=rmsprop), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "clipping", 0), verdict.explanation
+
+
 def each_by_function(limit: float, model: nn.Module) -> None:
     for parameter in model.parameters():
         nn.utils.clip_grad_norm_([parameter], limit)
