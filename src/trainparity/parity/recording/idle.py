@@ -29,5 +29,6 @@ def without_steps(folder: Path) -> str | None:
     optimizer = Idle.read(folder / IDLE).optimizer
     return (
         f"gradients reached the model, and no step of {optimizer}, which was to be recorded, was made: record the "
-        "optimizer whose step() the loop calls"
+        "optimizer whose step() the loop calls; of one that wraps another, as SAM does with `first_step` and "
+        "`second_step`, the inner one (`base_optimizer`)"
     )
