@@ -43,3 +43,32 @@ def test_another_weight_of_the_distance_from_the_first_weights_is_one_of_the_los
 
 def test_the_same_weight_is_the_same_training(tmp_path: Path) -> None:
     assert compared(partial(train, 1.0, 1), partial(train, 1.0, 4), tmp_path).verdict == "equivalent"
+
+
+def train_critic(scale: float, weight: float, coarse: bool, folder: Path, twin: int) -> None:
+    """Train a critic whose gradient by its input is held at 1 (Gulrajani et al., 2017)."""
+    torch.manual_seed(0)
+    critic = nn.Sequential(nn.Linear(4, 32), nn.Softplus(), nn.Linear(32, 1))
+    optimizer, draws = torch.optim.Adam(critic.parameters(), lr=1e-3), torch.Generator().manual_seed(1)
+    with trainparity.record(critic, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            real, made = torch.randn(2, 16, 4, generator=draws) * torch.tensor([1.0, 2.0])[:, None, None]
+            between = (real + made / 3).requires_grad_()
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                judged = [critic(samples).float() for samples in (real, made, between)]
+            (slope,) = torch.autograd.grad(judged[2].sum(), between, create_graph=True)
+            penalty = (slope.norm(dim=1) - 1).square().mean()
+            (scale * (judged[1].mean() - judged[0].mean() + weight * penalty)).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("scale", "weight", "cause"), [(1.5, 10.0, "loss-normalisation"), (1, 15.0, "loss-or-targets")]
+)
+def test_a_penalty_of_a_gradient_takes_gradients_of_outputs_that_no_loss_scales(
+    scale: float, weight: float, cause: str, coarse: bool, tmp_path: Path
+) -> None:
+    found = compared(partial(train_critic, 1, 10.0, coarse), partial(train_critic, scale, weight, coarse), tmp_path)
+    assert (found.verdict, found.cause) == ("different", cause), found.explanation

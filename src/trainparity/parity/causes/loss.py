@@ -102,6 +102,8 @@ def _seen_at_the_outputs(difference: Difference, factor: float) -> bool:
         return False
     if not chain.judged or not same_cut(difference) or not all(adds_up(t, difference.row) for t in difference.traces):
         return True
+    if all(trace.layout.differentiable for trace in difference.traces):
+        return True  # outputs have gradients that a penalty is made of, too, which no loss scales
     of_outputs = _is(factor, chain.factor)
     if not is_coarse(difference.left.layout):
         # Outputs that are nearly one number, as a new discriminator's, are given nearly a multiple by another loss.
