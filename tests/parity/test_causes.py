@@ -246,7 +246,7 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "start__sketch": DECAYED, "weight__digest": OTHER_BITS}),
         ({"closure__again": AGAIN}, {"closure__again": AGAIN, "start": 0.01}), (averaged(0.01), averaged(0.02, 1.5)),
         (follows(1e-4), follows(2e-4)),
-        ({**LEFT_OUT, "written": NONE_WRITTEN}, {**LEFT_OUT, "written": ~NONE_WRITTEN, "weight__digest": OTHER_BITS}),
+        ({**follows(1e-4), "written": NONE_WRITTEN}, {**follows(1e-4), "written": ~NONE_WRITTEN}),
     ],
     "eval-mode": [
         ({}, {"gradients": OFF, "evaluating": evaluating("drop")}),

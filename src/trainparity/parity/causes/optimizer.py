@@ -87,7 +87,8 @@ def _exchanged(difference: Difference) -> Finding | None:
     As where it is loaded for parameters in another order, by number.
     """
     (ours, theirs), moved = difference.at("state/norm"), set(difference.beyond["update"]) - {ALL}
-    names = _permuted(difference, 0.0) or _permuted(difference, difference.tolerance)
+    known = math.isfinite(difference.tolerance)  # else gradients are none
+    names = _permuted(difference, 0.0) or (_permuted(difference, difference.tolerance) if known else [])
     if not names and not difference.row:  # as of other shapes, where a part of it is as long as before
         apart = (ours - theirs).abs() > max(_NO_ROUNDING, difference.tolerance) * torch.maximum(ours, theirs)
         names = difference.named(apart) if moved and moved <= set(difference.named(apart)) else []
