@@ -1,16 +1,12 @@
 """What steps before have made otherwise, within the floor, and a forward pass carries on."""
 
-from typing import TYPE_CHECKING
-
+from trainparity.parity.difference import Difference
 from trainparity.parity.distance import Compared, names
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.sketch_pairs import Pairs
 
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
 
-
-def carried_on(difference: "Difference", first: str) -> list[str]:
+def carried_on(difference: Difference, first: str) -> list[str]:
     """Return the weights and buffers of a module that are about as far apart as what it returns is.
 
     Args:

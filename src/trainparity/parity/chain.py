@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainparity.parity.comparable_rows import called_otherwise, calls, comparable, passed_alike
 from trainparity.parity.margin import is_coarse
@@ -10,9 +9,7 @@ from trainparity.parity.other_arithmetic import first_other_bits, further_than_t
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
 from trainparity.parity.sketch_pairs import Pairs
-
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
+from trainparity.parity.step_pair import StepPair
 
 
 @dataclass(frozen=True)
@@ -75,15 +72,15 @@ class Chain:
     pass, whose small differences a curved function makes larger."""
 
     @classmethod
-    def of(cls, difference: "Difference") -> "Chain":
+    def of(cls, step: StepPair) -> "Chain":
         """Compare the step's passes."""
-        alike = passed_alike(difference)
-        otherwise = called_otherwise(difference)
-        outputs = [name for name in difference.left.layout.outputs if name in difference.right.layout.outputs]
+        alike = passed_alike(step)
+        otherwise = called_otherwise(step)
+        outputs = [name for name in step.left.layout.outputs if name in step.right.layout.outputs]
         outputs = [name for name in outputs if name not in otherwise]
-        names = comparable(difference, outputs)
-        values = Pairs(difference, "activation", names)
-        gradients = Pairs(difference, "activation_gradient", names)
+        names = comparable(step, outputs)
+        values = Pairs(step, "activation", names)
+        gradients = Pairs(step, "activation_gradient", names)
         given_back = gradients.in_both()
         one_sided = gradients.in_one()
         judged = [name for name in outputs if name in given_back]
@@ -93,7 +90,7 @@ class Chain:
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
         other_bits = values.apart(names, _same(alike))
-        loss_is_exact, unit = not other_bits and _loss_is_fine(difference), difference.left.layout.unit_roundoff
+        loss_is_exact, unit = not other_bits and _loss_is_fine(step), step.left.layout.unit_roundoff
         if loss_is_exact:  # what such outputs are given rounds where it is stored, and nowhere else
             gradients.narrow(judged, unit / 2)
         factor = gradients.factor(judged) if judged else 1.0
@@ -101,10 +98,10 @@ class Chain:
         return cls(
             names=names,
             outputs=outputs,
-            returned=set(difference.left.layout.given_outputs) & set(difference.right.layout.given_outputs),
+            returned=set(step.left.layout.given_outputs) & set(step.right.layout.given_outputs),
             judged=judged,
-            forward=values.beyond(names, 1.0, difference.margin),
-            further_than_twins=further_than_twins(difference, values, other_bits),
+            forward=values.beyond(names, 1.0, step.margin),
+            further_than_twins=further_than_twins(step, values, other_bits),
             lost=values.lost(),
             plainly_other=values.apart(made(names), _PLAINLY),
             other_bits=other_bits,
@@ -112,18 +109,18 @@ class Chain:
             given_more_than_stored=gradients.apart(given_back, unit / 16),
             given_carried=bool(judged) and gradients.carried(judged, inside(given_back)),
             given_more_than_rounded=gradients.apart(given_back, REROUNDED * unit),
-            given_to_one=_given_to_one(difference) if alike else [],
+            given_to_one=_given_to_one(step) if alike else [],
             touched=values.beyond([name for name in outputs if name in names], 1.0, 1.0),
             given_back=given_back,
             one_sided=one_sided,
             factor=factor,
             loss_is_exact=loss_is_exact,
             given_lost=gradients.lost(),
-            given_otherwise=gradients.beyond(judged, 1.0, difference.margin),
+            given_otherwise=gradients.beyond(judged, 1.0, step.margin),
             bent=gradients.beyond(judged, factor, ROUNDED),
             reached=gradients.beyond(inside(given_back), 1.0, ROUNDED),
             unread=values.furthest(judged) > _UNREAD * max(gradients.furthest(judged), 1.0),
-            backward=gradients.beyond(given_back, factor, max(difference.margin, handed_on)),
+            backward=gradients.beyond(given_back, factor, max(step.margin, handed_on)),
         )
 
     @property
@@ -182,31 +179,31 @@ def _same(alike: bool) -> float:
     return 0.0 if alike else _SUMMED_OTHERWISE
 
 
-def _loss_is_fine(difference: "Difference") -> bool:
+def _loss_is_fine(step: StepPair) -> bool:
     """Tell whether the loss is computed finer than the model computes, in both runs.
 
     Not where gradients are scaled by other numbers, which round and vanish otherwise.
     """
-    layouts = difference.left.layout, difference.right.layout
-    if not is_coarse(layouts[0]) or not difference.same_precision or len(set(difference.numbers("scale/value"))) > 1:
+    layouts = step.left.layout, step.right.layout
+    if not is_coarse(layouts[0]) or not step.same_precision or len(set(step.numbers("scale/value"))) > 1:
         return False
     return all(0 < layout.loss_roundoff <= UNIT_ROUNDOFF["fp32"] for layout in layouts)
 
 
-def _given_to_one(difference: "Difference") -> list[str]:
+def _given_to_one(step: StepPair) -> list[str]:
     """Return what the model is given in one run only that has no row for each sample, and is not zero.
 
     Not the few numbers that a model which makes its loss itself is given, such as a count of tokens. What has a row for
     each sample may be labels, or a mask that hides nothing; it counts where the model makes more of it, as of views, in
     larger batches or in more calls.
     """
-    more = bool(set(inside([*difference.of_other_size])))
-    few = max(2.0, min(*difference.numbers("num_samples"), difference.left.layout.sketch_size / 2))
-    layouts = difference.left.layout.activations, difference.right.layout.activations
+    more = bool(set(inside([*step.of_other_size])))
+    few = max(2.0, min(*step.numbers("num_samples"), step.left.layout.sketch_size / 2))
+    layouts = step.left.layout.activations, step.right.layout.activations
     found = []
-    for trace, others in ((difference.left, layouts[1]), (difference.right, layouts[0])):
+    for trace, others in ((step.left, layouts[1]), (step.right, layouts[0])):
         of_more = more or _calls_more(trace.layout.activations, others)
-        given = ((trace.arrays["activation/sketch"][difference.row] != 0).sum(1) >= few).tolist()
+        given = ((trace.arrays["activation/sketch"][step.row] != 0).sum(1) >= few).tolist()
         seen = (name for name, there in zip(trace.layout.activations, given, strict=True) if there)
         seen = (name for name in seen if of_more or depends_on_cut(name))
         found += [name for name in seen if name.startswith(INPUT) and name not in others]

@@ -2,90 +2,87 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of, of_whole
 from trainparity.parity.sketch_pairs import Pairs
-
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
+from trainparity.parity.step_pair import StepPair
 
 
-def comparable(difference: "Difference", outputs: Sequence[str]) -> list[str]:
+def comparable(step: StepPair, outputs: Sequence[str]) -> list[str]:
     """Return their names in the order of the forward pass; `outputs` are those that the loss is computed from."""
-    names = _called_alike(difference.left.layout.activations, difference.right.layout.activations)
-    left_out = _seen_in_no_run(difference) | called_otherwise(difference)
+    names = _called_alike(step.left.layout.activations, step.right.layout.activations)
+    left_out = _seen_in_no_run(step) | called_otherwise(step)
     names = [name for name in names if name not in left_out]
-    if passed_alike(difference):
+    if passed_alike(step):
         return names
-    numbering = set.intersection(*(set(trace.layout.numbering) for trace in difference.traces))
-    by_pass = _of_no_samples(difference) | numbering | _by_chance(difference, names)
+    numbering = set.intersection(*(set(trace.layout.numbering) for trace in step.traces))
+    by_pass = _of_no_samples(step) | numbering | _by_chance(step, names)
     names = [name for name in names if not depends_on_cut(name) and name not in by_pass]
-    off_before = _off_before(difference, names)
-    return _of_samples(difference, [name for name in names if name not in off_before], outputs)
+    off_before = _off_before(step, names)
+    return _of_samples(step, [name for name in names if name not in off_before], outputs)
 
 
-def called_otherwise(difference: "Difference") -> set[str]:
+def called_otherwise(step: StepPair) -> set[str]:
     """Return what parts show that the loop calls more often in one run, as a head over chunks of the body's output."""
-    ours, theirs = (trace.layout.calls for trace in difference.traces)
+    ours, theirs = (trace.layout.calls for trace in step.traces)
     return {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
 
 
-def _seen_in_no_run(difference: "Difference") -> set[str]:
+def _seen_in_no_run(step: StepPair) -> set[str]:
     """Return what had rows of samples in other steps alone, as where a sequence is as long as the batch is large."""
-    left, right = (trace.numbers(difference.row) for trace in difference.traces)
+    left, right = (trace.numbers(step.row) for trace in step.traces)
     return {name for name, count in left.items() if not (count or right.get(name) or depends_on_cut(name))}
 
 
-def _off_before(difference: "Difference", names: list[str]) -> set[str]:
+def _off_before(step: StepPair, names: list[str]) -> set[str]:
     """Return what is apart in the step before, too, where the runs agreed: its rows are no samples.
 
     So it is of crops of images that a model handles one after the other, all samples of each. In a coarse format runs
     may part there, as far as the floor of gradients hides.
     """
-    if not difference.row or is_coarse(difference.left.layout):
+    if not step.row or is_coarse(step.left.layout):
         return set()
-    before = replace(difference, row=difference.row - 1)
+    before = replace(step, row=step.row - 1)
     if passed_alike(before):
         return set()
-    return set(Pairs(before, "activation", names).beyond(names, 1.0, difference.margin))
+    return set(Pairs(before, "activation", names).beyond(names, 1.0, step.margin))
 
 
-def passed_alike(difference: "Difference") -> bool:
+def passed_alike(step: StepPair) -> bool:
     """Tell whether both runs hand the same places of each pass to the same samples: else sums may depend on that."""
-    pairs = difference.pair("rank/rows"), difference.pair("rank/samples")
+    pairs = step.pair("rank/rows"), step.pair("rank/samples")
     return all(pair is not None and torch.equal(*pair) for pair in pairs)
 
 
-def _of_samples(difference: "Difference", names: list[str], outputs: Sequence[str]) -> list[str]:
+def _of_samples(step: StepPair, names: list[str], outputs: Sequence[str]) -> list[str]:
     """Return names without those inside of the model whose rows are shown to be no samples, as of a packed sequence.
 
     In another order, or cut, of the samples their sums have nothing in common, though what the model returns agrees.
     """
-    off = set(Pairs(difference, "activation", names).beyond(names, 1.0, difference.margin))
+    off = set(Pairs(step, "activation", names).beyond(names, 1.0, step.margin))
     if not outputs or off & set(outputs):
         return names
     return [name for name in names if name not in off or name.startswith(INPUT)]
 
 
-def _of_no_samples(difference: "Difference") -> set[str]:
+def _of_no_samples(step: StepPair) -> set[str]:
     """Return what has as many numbers in each pass, of however many samples, as the embeddings of positions [T, C].
 
     Where a pass has a divisor of T as samples these look like rows of its samples; their sums depend on the cut.
     """
-    left, right = (trace.numbers(difference.row) for trace in difference.traces)
-    ours, theirs = (int((rows > 0).sum()) for rows in difference.at("rank/rows"))
+    left, right = (trace.numbers(step.row) for trace in step.traces)
+    ours, theirs = (int((rows > 0).sum()) for rows in step.at("rank/rows"))
     if ours == theirs:
         return set()
     return {name for name, count in left.items() if count and count * theirs == right.get(name, 0) * ours}
 
 
-def _by_chance(difference: "Difference", names: Sequence[str]) -> set[str]:
+def _by_chance(step: StepPair, names: Sequence[str]) -> set[str]:
     """Return inputs that have a row for each sample in some passes alone, as a list of the words of all samples."""
-    seen = {name for trace in difference.traces for name in trace.layout.activations}
+    seen = {name for trace in step.traces for name in trace.layout.activations}
     return {name for name in names if name.startswith(INPUT) and of_whole(name) in seen}
 
 

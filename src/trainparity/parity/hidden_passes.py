@@ -6,12 +6,12 @@ runs pass the same samples from equal weights these show another function or ano
 
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
 from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.chain import REROUNDED, ROUNDED
+from trainparity.parity.chained_step import ChainedStep
 from trainparity.parity.comparable_rows import passed_alike
 from trainparity.parity.distance import times
 from trainparity.parity.margin import is_coarse
@@ -19,81 +19,78 @@ from trainparity.parity.other_arithmetic import has_weights
 from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made
 from trainparity.parity.zero_weights import without_effect
 
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
 
-
-def passes_part(difference: "Difference") -> bool:
+def passes_part(step: ChainedStep) -> bool:
     """Tell whether the forward pass or the loss differs though the floor of a coarse format may hide it in gradients.
 
     Asked where both runs pass the same samples, from equal weights. In another cut the gradient of equal outputs alone
     can tell, by a loss that is a sum over samples; in another order of a pass's samples, too, by any loss. Other sums
     may depend on both: rows inside of a model, as those of a packed sequence, need be no samples.
     """
-    hashes, rows, order = (difference.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
-    layouts = difference.left.layout, difference.right.layout
-    if not is_coarse(layouts[0]) or not difference.same_precision or not (hashes and rows and order):
+    hashes, rows, order = (step.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
+    layouts = step.left.layout, step.right.layout
+    if not is_coarse(layouts[0]) or not step.same_precision or not (hashes and rows and order):
         return False
-    if not torch.equal(*hashes) or not rows[0].any() or difference.beyond["start"]:
+    if not torch.equal(*hashes) or not rows[0].any() or step.beyond_margin("start"):
         return False
-    chain, same_cut = difference.chain, torch.equal(*rows)
-    scaled = scaled_and_back(difference)
-    other_size = difference.of_other_size
+    chain, same_cut = step.chain, torch.equal(*rows)
+    scaled = scaled_and_back(step)
+    other_size = step.of_other_size
     given = [] if scaled else [name for name in chain.given_otherwise if name not in other_size]
-    other_loss = not scaled and difference.other_loss_of_same_bits
+    other_loss = not scaled and other_loss_of_same_bits(step)
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
-        if of_outputs or other_loss or _has_other_values_beside(difference, other_size):
+        if of_outputs or other_loss or _has_other_values_beside(step, other_size):
             return True
-        return bool(not chain.unread and further_on(difference)) or bool(parted_at_weights(difference))
+        return bool(not chain.unread and further_on(step)) or bool(parted_at_weights(step))
     passed = [name for name in (*chain.forward, *chain.further_than_twins) if not depends_on_cut(name)]
     if not chain.touched:  # a mask that hides nothing, or labels at another place
         passed = made(passed)
-        if chain.outputs_agree and not given and _is_another_formulation(difference, passed):
-            passed = [name for name in passed if has_weights(difference, name) and name not in chain.plainly_other]
+        if chain.outputs_agree and not given and _is_another_formulation(step, passed):
+            passed = [name for name in passed if has_weights(step, name) and name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
-    another_form = chain.another_form(off) and not _of_one_term(difference, off)
-    return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(difference))
+    another_form = chain.another_form(off) and not _of_one_term(step, off)
+    return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(step))
 
 
-def further_on(difference: "Difference") -> list[str]:
+def further_on(step: ChainedStep) -> list[str]:
     """Return what modules make otherwise of the same, in another cut, if the model returns something else for that.
 
     What alone is off has rows that are no samples: its sums depend on the cut.
     """
-    chain, other_size = difference.chain, difference.of_other_size
+    chain, other_size = step.chain, step.of_other_size
     further = [name for name in chain.further_than_twins if name not in other_size and not depends_on_cut(name)]
     ends = chain.judged or made(chain.names)[-1:]
     return further if set(ends) & set(chain.other_bits) else []
 
 
-def parted_at_weights(difference: "Difference") -> list[str]:
+def parted_at_weights(step: ChainedStep) -> list[str]:
     """Return weights of zero whose gradients are apart, though all else that comes and goes has the same bits.
 
     They hide what they are given from all that comes after, and what comes back from all before. Other weights may add
     up many rows otherwise, as an embedding those of one token.
     """
-    chain, layout, row = difference.chain, difference.left.layout, difference.row
-    if not is_coarse(layout) or not difference.same_precision or difference.distance("start"):
+    chain, layout, row = step.chain, step.left.layout, step.row
+    if not is_coarse(layout) or not step.same_precision or step.distance("start"):
         return []
     if chain.other_bits or chain.given_other_bits or not chain.given_back:
         return []
-    zero, alike = without_effect(difference), passed_alike(difference)
+    zero, alike = without_effect(step), passed_alike(step)
     counts = {name: math.prod(shape) for name, shape in layout.parameters.items()}
     looked_at = [count >= _FEW and name in zero for name, count in counts.items()]
     noisy = torch.tensor([not alike or count < _NUMBERS for count in counts.values()])
-    excused = torch.where(noisy, ROUNDED * difference.floor["gradient"][row, :-1], 0.0)
+    excused = torch.where(noisy, ROUNDED * step.floor["gradient"][row, :-1], 0.0)
     excused = excused.clamp(min=REROUNDED * layout.unit_roundoff)
-    return difference.named((difference.distances("gradient")[row, :-1] > excused) & torch.tensor(looked_at))
+    return step.named((step.distances("gradient")[row, :-1] > excused) & torch.tensor(looked_at))
 
 
 _FEW, _NUMBERS = 8, 32
 """Numbers of a parameter from which on its gradient says something, and its distance is no matter of chance."""
 
 
-def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> bool:
+def _is_another_formulation(step: ChainedStep, passed: Sequence[str]) -> bool:
     """Tell whether modules return something else of which nothing else is made.
 
     As A(XW) for (AX)W: what has weights returns something plainly else. Or as positions that begin anew in each of a
@@ -101,12 +98,12 @@ def _is_another_formulation(difference: "Difference", passed: Sequence[str]) -> 
     returns something else. Each gradient is about as near to the reference's as twins' are then: a module that is given
     something else, and makes something else of it in the end, has another gradient.
     """
-    row, first = difference.row, next(iter(passed), "")
-    other = first in difference.chain.plainly_other and has_weights(difference, first)
-    of_inputs = bool(difference.chain.other_inputs) and not any(has_weights(difference, name) for name in passed)
+    row, first = step.row, next(iter(passed), "")
+    other = first in step.chain.plainly_other and has_weights(step, first)
+    of_inputs = bool(step.chain.other_inputs) and not any(has_weights(step, name) for name in passed)
     if not first or not (other or of_inputs):
         return False
-    off = times(difference.distances("gradient")[row], difference.floor["gradient"][row])
+    off = times(step.distances("gradient")[row], step.floor["gradient"][row])
     by_chance = other or bool(off[-1] <= _WELL_WITHIN)  # a single one
     return bool((off <= (ROUNDED if by_chance else 1.0)).all())
 
@@ -118,75 +115,75 @@ Of 116 runs those lay at 0.53, with each parameter within a floor, or at 0.24; p
 """
 
 
-def _has_other_values_beside(difference: "Difference", other_size: Collection[str]) -> bool:
+def _has_other_values_beside(step: ChainedStep, other_size: Collection[str]) -> bool:
     """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
-    off = [name for name in difference.chain.forward if name not in other_size]
+    off = [name for name in step.chain.forward if name not in other_size]
     given = [name for name in off if name.startswith(INPUT) and not depends_on_cut(name)]
-    unread = difference.chain.unread  # as what a decoder is given where no loss is made
-    return bool(given) and len(given) < len(off) and not difference.chain.outputs_agree and not unread
+    unread = step.chain.unread  # as what a decoder is given where no loss is made
+    return bool(given) and len(given) < len(off) and not step.chain.outputs_agree and not unread
 
 
-def scaled_and_back(difference: "Difference") -> bool:
+def scaled_and_back(step: ChainedStep) -> bool:
     """Tell whether the loss is the reference's times a number, which the loop takes out of the gradients again."""
-    chain, (factor, rest) = difference.chain, difference.scale
+    chain, (factor, rest) = step.chain, step.scale
     if not chain.given_otherwise or chain.one_sided or set(chain.given_otherwise) & set(chain.bent):
         return False
-    kept = [kept_after_backward(trace, difference.row) for trace in difference.traces]
+    kept = [kept_after_backward(trace, step.row) for trace in step.traces]
     if all(kept) and abs(kept[1] / kept[0] - 1) > _PLAINLY * _AS_SCALED:
         return abs(chain.factor * kept[1] / kept[0] - 1) <= _AS_SCALED
     noise = max(rest, _OTHER_VALUE)
     # After backward, or within it, by hooks on the parameters.
-    made = any(abs(difference.own_factor - taken) <= noise * abs(taken) for taken in (chain.factor, factor))
+    made = any(abs(step.own_factor - taken) <= noise * abs(taken) for taken in (chain.factor, factor))
     return made and noise < abs(chain.factor - factor) / _PLAINLY and abs(factor - 1) <= noise
 
 
-def other_loss_of_same_bits(difference: "Difference") -> bool:
+def other_loss_of_same_bits(step: ChainedStep) -> bool:
     """Tell whether the loss of modules that return the same bits has another value, and its gradient differs.
 
     Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
     auxiliary loss. The value alone proves nothing: a constant in it has no gradient, and what is computed in another
     form, as an embedding by a product, may round beside it.
     """
-    chain, apart = difference.chain, _loss_apart(difference)
+    chain, apart = step.chain, _loss_apart(step)
     if not chain.judged or not apart:
         return False
     if not chain.given_same_bits:
         more = bool(set(chain.judged) & set(chain.given_more_than_stored))
         return apart > _OTHER_VALUE and more and chain.given_carried
-    return apart > _OTHER_TERM and _more_than_another_form(difference)
+    return apart > _OTHER_TERM and _more_than_another_form(step)
 
 
-def _loss_apart(difference: "Difference") -> float:
+def _loss_apart(step: ChainedStep) -> float:
     """Return by which part of it the loss of modules that return the same bits has another value; 0: it is unknown."""
-    losses = difference.pair("rank/loss")
-    if losses is None or not difference.chain.loss_is_exact:
+    losses = step.pair("rank/loss")
+    if losses is None or not step.chain.loss_is_exact:
         return 0.0
     ours, theirs = (float(loss.mean()) for loss in losses)
     return abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
 
 
-def _of_one_term(difference: "Difference", off: Collection[str]) -> bool:
+def _of_one_term(step: ChainedStep, off: Collection[str]) -> bool:
     """Tell whether the loss has another value, and all but what is `off` gets a gradient of the same bits.
 
     Another form of the loss would change what the other outputs get.
     """
-    rest = set(difference.chain.judged) - set(off)
-    same = bool(rest) and not rest & set(difference.chain.given_other_bits)
-    return same and _loss_apart(difference) > _OTHER_VALUE
+    rest = set(step.chain.judged) - set(off)
+    same = bool(rest) and not rest & set(step.chain.given_other_bits)
+    return same and _loss_apart(step) > _OTHER_VALUE
 
 
-def _more_than_another_form(difference: "Difference") -> bool:
+def _more_than_another_form(step: ChainedStep) -> bool:
     """Tell whether a parameter's gradient differs by more than another form of what backward computes would make it.
 
     Or is there in one run only, as of a layer that nothing but a penalty on weights reaches.
     """
-    unit, row, norms = difference.left.layout.unit_roundoff, difference.row, difference.norms("gradient")
-    excused = difference.floor["gradient"][row].clamp(min=REROUNDED * unit)
-    if passed_alike(difference):
+    unit, row, norms = step.left.layout.unit_roundoff, step.row, step.norms("gradient")
+    excused = step.floor["gradient"][row].clamp(min=REROUNDED * unit)
+    if passed_alike(step):
         excused = torch.full_like(excused, REROUNDED * unit)
-        if len(inside(difference.chain.given_back)) >= _SEVERAL and not difference.chain.given_other_bits:
+        if len(inside(step.chain.given_back)) >= _SEVERAL and not step.chain.given_other_bits:
             excused *= 0  # the same products make gradients of weights, but for what is added to these
-    return bool((difference.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
+    return bool((step.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
 
 
 _SEVERAL = 2

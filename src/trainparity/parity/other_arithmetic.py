@@ -1,35 +1,32 @@
 """How far another arithmetic takes what modules return in a coarse format, and what is further apart than that."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums, made, module_of
 from trainparity.parity.sketch_pairs import Pairs
-
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
+from trainparity.parity.step_pair import StepPair
 
 
-def further_than_twins(difference: "Difference", values: Pairs, other_bits: Collection[str]) -> list[str]:
+def further_than_twins(step: StepPair, values: Pairs, other_bits: Collection[str]) -> list[str]:
     """Return what modules return further apart than twins, where weights and the first modules' outputs are equal."""
-    if not (is_coarse(difference.left.layout) and difference.same_precision and difference.floor.calibrated):
+    if not (is_coarse(step.left.layout) and step.same_precision and step.floor.calibrated):
         return []
     first = first_other_bits(values.names, other_bits)
-    if difference.distance("start") or first is None:
+    if step.distance("start") or first is None:
         return []
-    numbers = difference.left.numbers(difference.row)
+    numbers = step.left.numbers(step.row)
     many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
     further = values.beyond([name for name in made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
-    if first in further or first not in many or has_weights(difference, first):
+    if first in further or first not in many or has_weights(step, first):
         return further
     # What a module without weights returns of the same bits was rounded there alone.
-    return [*values.apart([first], _OF_ONE_FUNCTION * difference.left.layout.unit_roundoff), *further]
+    return [*values.apart([first], _OF_ONE_FUNCTION * step.left.layout.unit_roundoff), *further]
 
 
-def has_weights(difference: "Difference", activation: str) -> bool:
+def has_weights(step: StepPair, activation: str) -> bool:
     """Tell whether the module that an activation is of has parameters of its own."""
-    return any(name.startswith(f"{module_of(activation)}.") for name in difference.left.layout.parameters)
+    return any(name.startswith(f"{module_of(activation)}.") for name in step.left.layout.parameters)
 
 
 def first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:

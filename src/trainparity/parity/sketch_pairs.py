@@ -2,31 +2,29 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from trainparity.parity.fitting import fit
-
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
+from trainparity.parity.step_pair import StepPair
 
 
 class Pairs:
     """A kind's sketches of both runs at the step, by name, with the floor."""
 
     def __init__(
-        self, difference: "Difference", kind: Literal["activation", "activation_gradient"], names: Sequence[str]
+        self, step: StepPair, kind: Literal["activation", "activation_gradient"], names: Sequence[str]
     ) -> None:
         self.names = list(names)
         columns = []
-        for trace in difference.traces:
+        for trace in step.traces:
             index = [trace.layout.activations.index(name) for name in names]
-            columns.append(trace.arrays[f"{kind}/sketch"][difference.row][index])
+            columns.append(trace.arrays[f"{kind}/sketch"][step.row][index])
         self._left, self._right = columns
-        index = [difference.left.layout.activations.index(name) for name in names]
-        self._floor = difference.floor[kind][difference.row][index]
+        index = [step.left.layout.activations.index(name) for name in names]
+        self._floor = step.floor[kind][step.row][index]
 
     def in_both(self) -> list[str]:
         """Return those seen in both runs."""

@@ -5,7 +5,6 @@ matrix turns a little of a gradient into much of an update. Where gradients agre
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,34 +12,32 @@ from torch import Tensor
 from trainparity.parity.distance import Compared, norms, rounding, sketches, times
 from trainparity.parity.margin import is_coarse
 from trainparity.parity.normalisation import decomposes
-
-if TYPE_CHECKING:
-    from trainparity.parity.difference import Difference
+from trainparity.parity.step_pair import StepPair
 
 
-def made_otherwise(difference: "Difference") -> list[str]:
+def made_otherwise(step: StepPair) -> list[str]:
     """Return the parameters whose update differs by more than the optimizer's own arithmetic can round.
 
     That is more than twins' updates differ by, as twins' gradients are further apart than an optimizer rounds them; or
     what differs is a sum of weights, gradient and update, as by another decay, factor or momentum: rounding is not.
     """
-    left, right, row = difference.left, difference.right, difference.row
+    left, right, row = step.left, step.right, step.row
     coarse = is_coarse(left.layout)
-    if not (coarse or decomposes(left)) or not difference.same_precision or not _given_alike(difference):
+    if not (coarse or decomposes(left)) or not step.same_precision or not _given_alike(step):
         return []
-    held = torch.logical_and(*difference.at("held"))
-    apart, given = (difference.distances(kind)[row, :-1] for kind in ("update", "gradient"))
+    held = torch.logical_and(*step.at("held"))
+    apart, given = (step.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
-    alike = difference.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
-    further = coarse & alike & (apart > _OF_EQUALS * difference.floor["update"][row, :-1])
-    chosen = more & (further | _explained(difference)) if more.any() else more
-    return difference.named(chosen)
+    alike = step.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
+    further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
+    chosen = more & (further | _explained(step)) if more.any() else more
+    return step.named(chosen)
 
 
-def traced_since(difference: "Difference") -> slice | None:
+def traced_since(step: StepPair) -> slice | None:
     """Return the rows of the window up to the step; None where a step of it was not traced."""
-    row, layout = difference.row, difference.left.layout
+    row, layout = step.row, step.left.layout
     start = next(window.start for window in layout.windows() if window.start <= row < window.stop)
     window = layout.window or layout.steps[-1] + 1
     if layout.steps[start] % window or layout.steps[row] - layout.steps[start] != row - start:
@@ -48,22 +45,22 @@ def traced_since(difference: "Difference") -> slice | None:
     return slice(start, row + 1)
 
 
-def evaluated_several_times(difference: "Difference", rows: slice) -> bool:
+def evaluated_several_times(step: StepPair, rows: slice) -> bool:
     """Tell whether a run evaluates the loss several times in a step: gradients are the first evaluation's alone."""
-    return any(bool(trace.arrays[name][rows].any()) for trace in difference.traces for name in _SEVERAL_TIMES)
+    return any(bool(trace.arrays[name][rows].any()) for trace in step.traces for name in _SEVERAL_TIMES)
 
 
 _SEVERAL_TIMES = ("closure/again", "closure/evaluations")
 
 
-def _given_alike(difference: "Difference") -> bool:
+def _given_alike(step: StepPair) -> bool:
     """Tell whether weights and gradients agree far better than the twins' since the window began, and as applied."""
-    rows = traced_since(difference)
-    if rows is None or evaluated_several_times(difference, rows):
+    rows = traced_since(step)
+    if rows is None or evaluated_several_times(step, rows):
         return False
-    near = [times(difference.distances(kind)[rows, :-1], difference.floor[kind][rows, :-1]) for kind in _GIVEN]
-    finite = all(bool(norms(trace, "gradient")[rows].isfinite().all()) for trace in difference.traces)
-    applied, other = (trace.arrays["applied/norm"][rows] for trace in difference.traces)
+    near = [times(step.distances(kind)[rows, :-1], step.floor[kind][rows, :-1]) for kind in _GIVEN]
+    finite = all(bool(norms(trace, "gradient")[rows].isfinite().all()) for trace in step.traces)
+    applied, other = (trace.arrays["applied/norm"][rows] for trace in step.traces)
     kept = torch.allclose(applied, other, rtol=_OWN, atol=0.0)
     return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
 
@@ -72,7 +69,7 @@ _GIVEN: tuple[Compared, ...] = ("gradient", "start")
 """What goes into an optimizer's step."""
 
 
-def parted_before(difference: "Difference") -> int | None:
+def parted_before(step: StepPair) -> int | None:
     """Return the first row before the step in which weights of the same bits and near gradients get another update.
 
     In a coarse format, and where a matrix is decomposed for its update, weights that other updates have made for some
@@ -80,13 +77,13 @@ def parted_before(difference: "Difference") -> int | None:
     theirs at most, as the part of the numbers that turn, or round the other way, is as large as the gradients are
     apart, and the distance is its root.
     """
-    rows = traced_since(difference)
-    known = is_coarse(difference.left.layout) or decomposes(difference.left)
-    if not known or not difference.same_precision or rows is None:
+    rows = traced_since(step)
+    known = is_coarse(step.left.layout) or decomposes(step.left)
+    if not known or not step.same_precision or rows is None:
         return None
-    if evaluated_several_times(difference, rows):
+    if evaluated_several_times(step, rows):
         return None
-    off = {kind: (difference.distances(kind)[rows, -1], difference.floor[kind][rows, -1]) for kind in _PARTED}
+    off = {kind: (step.distances(kind)[rows, -1], step.floor[kind][rows, -1]) for kind in _PARTED}
     (start, _), (gradient, noise), (update, width) = (off[kind] for kind in _PARTED)
     found = (start == 0) & (gradient <= _NEAR * noise) & (update > _NEAR**0.5 * width)
     places = found[:-1].nonzero().flatten().tolist()
@@ -96,16 +93,16 @@ def parted_before(difference: "Difference") -> int | None:
 _PARTED: tuple[Compared, ...] = ("start", "gradient", "update")
 
 
-def _explained(difference: "Difference") -> Tensor:
+def _explained(step: StepPair) -> Tensor:
     """Return the parameters in which what differs of the update is a sum of few known directions: bool [P].
 
     These are weights, update and gradient of the step, and the gradient of the step before.
     """
-    left, row = difference.left, difference.row
+    left, row = step.left, step.row
     before = max(row - 1, 0)
     known = [sketches(left, "start")[row], sketches(left, "update")[row], sketches(left, "gradient")[row]]
     known.append(sketches(left, "gradient")[before])
-    differs = sketches(difference.right, "update")[row] - sketches(left, "update")[row]
+    differs = sketches(step.right, "update")[row] - sketches(left, "update")[row]
     basis = torch.nn.functional.normalize(torch.stack(known, 2), dim=1)
     target = torch.nn.functional.normalize(differs, dim=1)[..., None]
     left_over = target - basis @ (torch.linalg.pinv(basis, rtol=_INDEPENDENT) @ target)
