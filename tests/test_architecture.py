@@ -1,6 +1,8 @@
 """The house rules that no linter knows: imports point one way, and DVC sees every code change."""
 
 import ast
+import graphlib
+from collections.abc import Set
 from functools import cache
 from pathlib import Path
 
@@ -44,7 +46,7 @@ BELOW: dict[str, set[str]] = {
         # It writes what parity reads.
         "parity.recording",
     },
-    "attach": {"ownership", "records", "parity"},
+    "attach": {"hiding", "ownership", "records", "parity"},
     "bisection": {"records"},
     "second_opinion": {"records"},
     "running": {
@@ -136,6 +138,29 @@ def test_imports_point_one_way(path: Path) -> None:
         inside = module.removeprefix("trainparity.")
         allowed = {here, "__version__", *BELOW[here]}
         assert any(inside == name or inside.startswith(f"{name}.") for name in allowed), f"{path} imports {module}"
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not by way of others either, nor for types alone."""
+    paths = {dotted(path): path for path in MODULES}
+    taken = {name: modules_taken(path, paths.keys()) - {name} for name, path in paths.items()}
+    graphlib.TopologicalSorter(taken).prepare()  # raises where there is a circle, and names it
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules_taken(path: Path, modules: Set[str]) -> set[str]:
+    """Return the modules that a file imports: of a package what it takes from it, where that is a module, too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= parts if parts <= modules else parts | {str(node.module)}
+    return found & modules
 
 
 def reachable(script: Path) -> set[Path]:

@@ -16,7 +16,7 @@ from trainparity.attach.optimizers import Optimizers
 from trainparity.attach.recordings import Recordings
 from trainparity.attach.role import loads_data, name_of_training
 from trainparity.attach.session import OPERATORS, Session
-from trainparity.attach.watch import remedy_of
+from trainparity.hiding import remedy_of
 
 if TYPE_CHECKING:  # while this module is imported, torch is being imported too
     from torch import nn

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from trainparity.hiding import remedy_of
 from trainparity.ownership import end_with_owner
 
 SESSION = "TRAINPARITY_SESSION"
@@ -66,14 +67,6 @@ def _own_seed() -> int:
     processes = sys.modules.get("multiprocessing.process")  # spawned ranks are named by the order of their start
     number = processes.current_process().name.rpartition("-")[2] if processes else ""
     return SEED + (max(int(number) - 1, 0) if number.isdigit() else 0)
-
-
-def remedy_of(error: ImportError) -> str:
-    """Say what to do about a module that trainparity needs and this interpreter lacks, or has another one of."""
-    found = getattr(sys.modules.get((error.name or "").partition(".")[0]), "__file__", None)
-    if found and Path(found).parent in {Path(sys.path[0]), Path.cwd()}:
-        return f"{found} hides the package that trainparity needs: rename it"
-    return "install trainparity there"
 
 
 def _in_float64(session: Path) -> None:
