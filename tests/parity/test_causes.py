@@ -128,6 +128,10 @@ APPLIED_AGAIN = {
     "gradient__sketch": trace().arrays["gradient/sketch"][[0, 0, 2, 3]],
     "rank__backwards": torch.tensor([[1], [0], [1], [1]]), "num_samples": torch.tensor([SAMPLES, 0, SAMPLES, SAMPLES]),
 }  # fmt: skip
+NOT_YET = {
+    name.replace("/", "__"): torch.cat([torch.zeros_like(trace().arrays[name][:1]), trace().arrays[name][1:]])
+    for name in ("rank/rows", "rank/backwards", "num_samples", "gradient/norm", "gradient/sketch", "applied/norm")
+}
 NEVER_REDUCED = {
     "gradients": scaled(0), "rank__micro": NO_MICRO, "rank__missing": torch.ones(T, 2, P, dtype=torch.bool),
 }  # fmt: skip
@@ -302,6 +306,7 @@ PROVED: dict[str, list[Pair]] = {
             {"parts": 2, "weights": (0.0, 1.0), "rank__held": NONE_HELD} | dict.fromkeys(PASSES, whole(T, 1)),
         ),
         ({}, APPLIED_AGAIN),
+        ({}, NOT_YET),
     ],
     "inputs": [
         (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1000)}),

@@ -31,7 +31,7 @@ class Parts(nn.Module):
 class Loop:
     """A loop over the parts of a model; subclasses are other shapes of it, or variants."""
 
-    parts, updates = 1, 1
+    parts, updates_before, updates = 1, 0, 1
     optimizer = staticmethod(lambda parameters: torch.optim.AdamW(parameters, lr=1e-2))
 
     def run(self, folder: Path, twin: int = 0) -> None:
@@ -42,6 +42,8 @@ class Loop:
         with trainparity.record(self.model, optimizer, folder, twin=twin):
             for step in range(STEPS):
                 self.between(step)
+                for _ in range(self.updates_before):
+                    optimizer.step()
                 optimizer.zero_grad()
                 for rows in torch.arange(step * BATCH, (step + 1) * BATCH).chunk(self.parts):
                     self.backward(self.loss(self.data(rows), self.labels(rows)).sum() / BATCH)

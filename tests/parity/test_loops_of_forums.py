@@ -38,16 +38,18 @@ def look_and_put_back(self: Loop, step: int) -> None:
 
 
 FAULTS = {
-    "parameters-not-updated": {"after_optimizer": new_head},
-    "missing-backward": {"updates": 2},
-    "randomness": {"between": look},
+    "a new head": ("parameters-not-updated", {"after_optimizer": new_head}),
+    "two updates": ("missing-backward", {"updates": 2}),
+    "an update before backward": ("missing-backward", {"updates_before": 1, "updates": 0}),
+    "a look aside": ("randomness", {"between": look}),
 }
 
 
-@pytest.mark.parametrize("cause", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_fault_is_named_in_whichever_run(cause: str, swapped: bool, tmp_path: Path) -> None:
-    runs = (Classifier(), variant(Classifier, **FAULTS[cause]))
+def test_a_fault_is_named_in_whichever_run(fault: str, swapped: bool, tmp_path: Path) -> None:
+    cause, changes = FAULTS[fault]
+    runs = (Classifier(), variant(Classifier, **changes))
     found = judged(tmp_path, *(reversed(runs) if swapped else runs))
     assert (found.verdict, found.cause) == ("different", cause), found.explanation
     if cause != "randomness":

@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     modes.eval_mode,
     unmoved.neither_moved_nor_zeroed,
     accumulation.gradients_not_zeroed,  # what is thrown away counts as no sample
+    accumulation.updated_before,
     backward.flows_through_targets,
     backward.inputs_take_gradients,
     samples.other_samples,

@@ -214,5 +214,29 @@ def _same_gradient_again(trace: Trace, row: int) -> bool:
     return 0 < factor < 1 + _SAME and rest < _SAME
 
 
+@rule(
+    "missing-backward",
+    "backward",
+    proof="a run makes an update before any forward or backward pass, and there is no gradient for it",
+    advice="call optimizer.step() after the backward passes of its step, and look for one in front of them",
+)
+def updated_before(difference: Difference) -> Finding | None:
+    """An optimizer that steps where nothing has passed yet, in one run only."""
+    before = [_without_anything(trace, difference.row) for trace in difference.traces]
+    if before[0] == before[1] or not any(difference.numbers("rank/backwards")):
+        return None
+    return Finding(
+        f"step {difference.step} of {difference.who(before[0])} is made before any forward or backward pass, without "
+        "a gradient: those of its samples come too late",
+        {"backward_passes": [*difference.numbers("rank/backwards")]},
+    )
+
+
+def _without_anything(trace: Trace, row: int) -> bool:
+    """Tell whether a step has no passes and no gradient, neither a new one nor one of the step before."""
+    seen = ("rank/rows", "rank/backwards", "num_samples", "gradient/norm", "applied/norm")
+    return not any(bool(trace.arrays[name][row].any()) for name in seen)
+
+
 _SAME = 1e-3
 """What two readings of one gradient may be apart, relative to its norm."""
