@@ -44,8 +44,13 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right, kind)
         apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
-    lengths = with_all(ours)
-    return ratio(with_all(apart), torch.where(lengths == 0, lengths[:, -1:], lengths))
+    return relative(apart, ours)
+
+
+def relative(apart: Tensor, lengths: Tensor) -> Tensor:
+    """Return distances [T, n] over lengths [T, n], those of all together behind: [T, n + 1]; of nothing over all's."""
+    over = with_all(lengths)
+    return ratio(with_all(apart), torch.where(over == 0, over[:, -1:], over))
 
 
 def _nobodys(left: Trace, right: Trace, kind: Judged) -> Tensor:

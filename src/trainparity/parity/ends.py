@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.assumed import OF_TWINS, of_their_way
-from trainparity.parity.distance import ALL, names, ratio, times, with_all
+from trainparity.parity.distance import ALL, names, ratio, relative, times
 from trainparity.parity.extent import judged_by
 from trainparity.parity.floor import Floor
 from trainparity.parity.recording.trace import Trace
@@ -118,7 +118,7 @@ def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
         torch.linalg.vector_norm(of, dim=1).masked_fill(~moved, 0.0)[None]
         for of in (one.sketch, one.sketch - other.sketch)
     )
-    return ratio(with_all(differ), with_all(lengths))[0]
+    return relative(differ, lengths)[0]
 
 
 def _floor(reference: Trace, end: _End, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
