@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 import trainparity
 from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.recording.trace import Trace
 
 
 def train(parts: int, scale: float, seed: int, coarse: bool, folder: Path, twin: int) -> None:
@@ -80,3 +81,25 @@ def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(tmp_path: Pa
     assert verdict.verdict == "equivalent", (verdict.explanation, verdict.distance_over_floor)
     detect(tmp_path / "wrong", 0, turned=True, scale=1.001)
     assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
+
+
+def rank(folder: Path, twin: int, *, at_once: bool) -> None:
+    """Learn which of two is better, each in a pass of its own or both at once: a constant of all has no gradient."""
+    torch.manual_seed(0)
+    body, norm, score = nn.Linear(8, 32), nn.LayerNorm(32), nn.Linear(32, 1, bias=False)
+    model = nn.Sequential(body, nn.Tanh(), norm, score)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin):
+        for _ in range(6):
+            pair = torch.randn(2, 16, 8, generator=draws)
+            optimizer.zero_grad()
+            better, worse = model(pair.flatten(0, 1)).chunk(2) if at_once else map(model, pair)
+            (-logsigmoid(better - worse).mean()).backward()
+            optimizer.step()
+
+
+def test_one_that_is_zero_to_the_bit_in_the_reference_alone_is_rounding_to_the_end(tmp_path: Path) -> None:
+    verdict = compared(partial(rank, at_once=False), partial(rank, at_once=True), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.reason
+    assert not Trace.load(tmp_path / "reference").arrays["gradient/norm"][:, 3].any()

@@ -314,7 +314,9 @@ def test_a_run_that_ends_with_its_last_traced_step_and_one_that_goes_on_are_told
     assert compared(reference, longer, tmp_path).verdict == "cannot judge"
 
 
-def with_teacher(seed: int, moves: bool, parts: int, averages_to: int, folder: Path, twin: int) -> None:
+def with_teacher(
+    seed: int, moves: bool, parts: int, averages_to: int, folder: Path, twin: int, *, loads: bool = False
+) -> None:
     """Train 12 steps in bf16, all traced, beside weights that no optimizer holds."""
     torch.manual_seed(0)
     student = nn.Linear(4, 16)
@@ -330,10 +332,13 @@ def with_teacher(seed: int, moves: bool, parts: int, averages_to: int, folder: P
                     output, target = student(samples).float(), teacher(samples).float()
                 (output.square().mean() + 1e-5 * (output - target).square().mean()).div(parts).backward()
             optimizer.step()
-            if moves and step < averages_to:
+            if moves and step < averages_to and loads:
+                ours, theirs = teacher.state_dict(), student.state_dict()
+                teacher.load_state_dict({name: ours[name].lerp(theirs[name], 0.1) for name in ours})
+            elif moves and step < averages_to:
                 with torch.no_grad():
-                    for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
-                        ours.lerp_(theirs, 0.1)
+                    for mine, its in zip(teacher.parameters(), student.parameters(), strict=True):
+                        mine.lerp_(its, 0.1)
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -375,6 +380,14 @@ def test_what_a_loop_leaves_out_after_the_last_step_is_seen_where_all_are_traced
     verdict = compared(reference, other, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "unknown")
     assert "agree in all 12 steps, and end with other weights" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize(("averages_to", "verdict"), [(12, "equivalent"), (11, "different")])
+def test_an_average_that_is_loaded_in_each_step_ends_with_its_last_load(
+    averages_to: int, verdict: str, tmp_path: Path
+) -> None:
+    reference, other = partial(with_teacher, 1, True, 1, 12), partial(with_teacher, 1, True, 4, averages_to, loads=True)
+    assert compared(reference, other, tmp_path).verdict == verdict
 
 
 def test_weights_that_are_not_finite_at_the_end_pass_for_no_equal_ones(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ class End:
         self._own = {id(module) for module in model.modules()}
         self._loading: nn.Module | None = None
         """The part of the model that weights are being loaded into."""
+        self._loaded, self._follow = set[int](), set[int]()
+        """Parts that were loaded into since the last step, and between two steps: as averages, which follow weights."""
         self._handles = [
             handle
             for module in model.modules()
@@ -48,6 +50,7 @@ class End:
     def begins(self) -> None:
         """Note that a step begins."""
         self._unrecorded.begins()
+        self._follow |= self._loaded
         if self._left is not None:
             self._between.add(self._state().since(self._left))
 
@@ -56,7 +59,7 @@ class End:
         self._unrecorded.made()
         self._statistics.made()
         self._left, self._written = self._state(), False
-        self._arrays, self._loading = {}, None
+        self._arrays, self._loading, self._loaded = {}, None, set()
 
     def seen(self) -> tuple[dict[str, Tensor], bool]:
         """Return the arrays `end/...` of a `Trace`, and whether something has written into the weights at the end.
@@ -85,19 +88,27 @@ class End:
         """Look before the loop loads other weights; not those of a copy of the model, which has its hooks."""
         if self._loading is None and id(module) in self._own:
             self._loading = module
-            self._look()
-            self._statistics.before_load()
+            self._loaded.add(id(module))
+            if not self._follows(module):
+                self._look()
+                self._statistics.before_load()
 
     def _after_load(self, module: nn.Module, *_: Any) -> None:
         """Look again at the end where the loop has loaded what was there, as a loop that writes a checkpoint may."""
         if module is not self._loading:
             return
         self._loading = None
+        if self._follows(module):
+            return
         self._statistics.after_load()
         if self._arrays and self._left is None:
             there = self._whole_weights()
             if there is not None and torch.equal(there[END + "digest"], self._arrays[END + "digest"]):
                 self._left = self._state()
+
+    def _follows(self, part: nn.Module) -> bool:
+        """Tell whether the loop loads into a part between steps, too, and trains none of it: that is no other end."""
+        return id(part) in self._follow and not any(parameter.requires_grad for parameter in part.parameters())
 
     def _look(self) -> None:
         """Look, for the first time since the last step; again where there were further steps, which nobody records."""
