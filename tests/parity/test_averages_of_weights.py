@@ -218,38 +218,48 @@ def test_a_target_that_is_updated_before_it_is_called_lags_behind_nothing(coarse
     assert verdict.verdict == "equivalent", verdict.explanation
 
 
+def actor_critic(late: bool, lags: bool, parts: int, folder: Path, twin: int) -> None:
+    """Train an actor and a critic beside averages of both, the critic's updated `late`, the actor's before its step."""
+    torch.manual_seed(0)
+    actor, critic = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
+    follows, target = (copy.deepcopy(model).requires_grad_(False) for model in (actor, critic))
+    of_actor, of_critic = (torch.optim.Adam(model.parameters(), lr=1e-3) for model in (actor, critic))
+    both, acts = nn.ModuleDict({"critic": critic, "target": target}), nn.ModuleDict({"own": actor, "follows": follows})
+    with (
+        trainparity.record(both, of_critic, folder, twin=twin, interval=1),
+        trainparity.record(acts, of_actor, folder, twin=twin, interval=1, name="actor"),
+    ):
+        for step, states in enumerate(torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1))):
+            of_critic.zero_grad()
+            for some in states.chunk(parts):
+                with torch.no_grad():
+                    wanted = target(follows(some))
+                (mse_loss(critic(some), wanted) / parts).backward()
+            of_critic.step()
+            if not late:
+                interpolate(MOMENTUM, target, critic, step)
+            of_actor.zero_grad()
+            for some in states.chunk(parts):
+                (-critic(actor(some)).mean() / parts).backward()
+            if late:
+                interpolate(MOMENTUM, target, critic, step)
+            if lags:
+                interpolate(MOMENTUM, follows, actor, step)
+            of_actor.step()
+            if not lags:
+                interpolate(MOMENTUM, follows, actor, step)
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_critics_target_may_be_updated_before_or_after_the_actor_is(parts: int, tmp_path: Path) -> None:
     """The weights that it follows are another optimizer's, whose step was before."""
-
-    def train(late: bool, parts: int, folder: Path, twin: int) -> None:
-        torch.manual_seed(0)
-        actor, critic = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
-        target = copy.deepcopy(critic).requires_grad_(False)
-        both = nn.ModuleDict({"critic": critic, "target": target})
-        of_actor, of_critic = (torch.optim.Adam(model.parameters(), lr=1e-3) for model in (actor, critic))
-        with (
-            trainparity.record(both, of_critic, folder, twin=twin, interval=1),
-            trainparity.record(actor, of_actor, folder, twin=twin, interval=1, name="actor"),
-        ):
-            for step, states in enumerate(torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1))):
-                of_critic.zero_grad()
-                for some in states.chunk(parts):
-                    with torch.no_grad():
-                        wanted = target(actor(some))
-                    (mse_loss(critic(some), wanted) / parts).backward()
-                of_critic.step()
-                if not late:
-                    interpolate(MOMENTUM, target, critic, step)
-                of_actor.zero_grad()
-                for some in states.chunk(parts):
-                    (-critic(actor(some)).mean() / parts).backward()
-                if late:
-                    interpolate(MOMENTUM, target, critic, step)
-                of_actor.step()
-
-    verdict = compared(partial(train, False, 1), partial(train, True, parts), tmp_path)
+    verdict = compared(partial(actor_critic, False, False, 1), partial(actor_critic, True, False, parts), tmp_path)
     assert verdict.verdict == ("bitwise" if parts == 1 else "equivalent"), verdict.explanation
+
+
+def test_an_actors_average_that_lags_is_named_before_the_critics_loss_which_it_makes(tmp_path: Path) -> None:
+    verdict = compared(partial(actor_critic, False, False, 1), partial(actor_critic, False, True, 1), tmp_path)
+    assert (verdict.verdict, verdict.cause, verdict.model) == ("different", "weights-not-loaded", "actor"), verdict
 
 
 def test_an_average_in_bf16_that_never_moves_is_seen(tmp_path: Path) -> None:

@@ -82,14 +82,15 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
 def _before_the_loss(first: Verdict, others: list[tuple[str, Verdict]]) -> tuple[str, Verdict] | None:
     """Return the difference of a model that is given or makes something else in the step in which another's loss is.
 
-    As a decoder, whose output an encoder's loss is made of: which of both optimizers steps first says nothing.
+    As a decoder, whose output an encoder's loss is made of: which of both optimizers steps first says nothing. Or of
+    one whose average, of which targets are made, has other weights.
     """
     return next(
         (
             (name, verdict)
             for name, verdict in others
             if verdict.step == first.step
-            and verdict.link in ("inputs", "forward")
+            and (verdict.link in ("inputs", "forward") or verdict.evidence.get("averages"))
             and not _rank(verdict)[0]
             and verdict.cause != UNKNOWN
         ),

@@ -139,7 +139,7 @@ def averaged_by_another_part(difference: Difference) -> Finding | None:
         f"between step {difference.left.layout.steps[difference.row - 1]} and step {difference.step} the loop moves "
         f"{some(list(found))} towards {to}: {_of_the_way(both[0].part)} in {difference.runs[0]}, and "
         f"{_of_the_way(both[1].part)} in {difference.runs[1]}",
-        {"parameters": list(found), "parts": [move.part for move in both]},
+        {"averages": list(found), "parts": [move.part for move in both]},
     )
 
 
@@ -152,7 +152,7 @@ def _moved_in_one_run(difference: Difference) -> Finding | None:
         f"no optimizer holds {some(names)}, and the loop moves them between step "
         f"{difference.left.layout.steps[difference.row - 1]} and step {difference.step} in "
         f"{difference.who(bool(_changed(difference.left, difference.row)[place]))}, and in no step of the other run",
-        {"parameters": names},
+        {"averages": names},
     )
 
 
@@ -200,5 +200,5 @@ def written_before_the_update(difference: Difference) -> Finding | None:
         f"{some(names)}: held by no optimizer, and in {difference.who(bool(difference.at('written')[0][place]))} alone "
         f"written after the last forward pass of step {difference.step} and before its update: an average that is made "
         "there follows weights that are a step older",
-        {"parameters": names},
+        {"averages": names},
     )
