@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 import trainparity
 from tests.support.against_twins import LABELS, compared
@@ -79,3 +79,29 @@ def test_what_forward_makes_otherwise_is_no_matter_of_backward_in_another_cut(
     reference, other = (partial(train, partial(Attenuated, part), True) for part in (1.0, factor))
     verdict = compared(reference, partial(other, parts=parts), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+
+
+class Adapter(nn.Module):
+    """A layer with an adapter beside it, or merged into its weights, of which no module returns what these make."""
+
+    def __init__(self, merged: bool) -> None:
+        super().__init__()
+        self.base, self.merged = nn.Linear(64, 64).requires_grad_(False), merged
+        self.down, self.up = (nn.Parameter(0.2 * torch.randn(*shape)) for shape in ((4, 64), (64, 4)))
+
+    def forward(self, given: Tensor) -> Tensor:
+        if self.merged:
+            return linear(given, self.base.weight + 2 * (self.up @ self.down), self.base.bias)
+        output: Tensor = self.base(given) + 2 * (given @ self.down.T @ self.up.T)
+        return output
+
+
+def adapted(merged: bool) -> nn.Module:
+    return nn.Sequential(Adapter(merged), Adapter(merged), nn.Dropout(0.0))
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_weights_that_no_module_uses_round_in_front_of_it(parts: int, tmp_path: Path) -> None:
+    beside, merged = (partial(train, partial(adapted, how), True) for how in (False, True))
+    verdict = compared(beside, partial(merged, parts=parts), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

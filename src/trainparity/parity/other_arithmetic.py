@@ -1,5 +1,6 @@
 """How far another arithmetic takes what modules return in a coarse format, and what is further apart than that."""
 
+import itertools
 from collections.abc import Collection, Sequence
 
 from trainparity.parity.margin import is_coarse
@@ -18,7 +19,7 @@ def further_than_twins(step: StepPair, values: Pairs, other_bits: Collection[str
     numbers = step.left.numbers(step.row)
     many = {name for name, count in numbers.items() if count >= _MANY and not is_of_sums(name)}
     further = values.beyond([name for name in made(values.names) if name in many], 1.0, OTHER_ARITHMETIC)
-    if first in further or first not in many or has_weights(step, first):
+    if first in further or first not in many or has_weights(step, first) or _weights_between(step, values.names, first):
         return further
     # What a module without weights returns of the same bits was rounded there alone.
     return [*values.apart([first], _OF_ONE_FUNCTION * step.left.layout.unit_roundoff), *further]
@@ -27,6 +28,17 @@ def further_than_twins(step: StepPair, values: Pairs, other_bits: Collection[str
 def has_weights(step: StepPair, activation: str) -> bool:
     """Tell whether the module that an activation is of has parameters of its own."""
     return any(name.startswith(f"{module_of(activation)}.") for name in step.left.layout.parameters)
+
+
+def _weights_between(step: StepPair, names: Sequence[str], first: str) -> bool:
+    """Tell whether weights that no module is seen to use may lie between an activation and the one before it.
+
+    As an adapter's that is merged into those of its base: of these nobody sees what they make.
+    """
+    seen, place = [module_of(name).split(".") for name in names], list(names).index(first)
+    around = [*itertools.takewhile(lambda pair: pair[0] == pair[1], zip(seen[place - 1], seen[place], strict=False))]
+    owners = [name.split(".")[:-1] for name in step.left.layout.parameters]
+    return any(owner[: len(around)] == [part for part, _ in around] and owner not in seen for owner in owners)
 
 
 def first_other_bits(names: Sequence[str], other_bits: Collection[str]) -> str | None:

@@ -173,7 +173,7 @@ def _reweighted(
         tolerance: By how much ratios may vary.
     """
     for passes, trace in sorted(zip(cuts, difference.traces, strict=True), key=lambda cut: len(cut[0]), reverse=True):
-        if len(passes) < 2 or _one_number_each(difference, trace, judged):
+        if len(passes) < 2 or _one_number_each(difference, trace, judged) or _explain_anything(passes):
             continue
         (left, of_left), (right, of_right) = (combine(passes, total) for total in totals)
         ratio = _ratios(left, right) if max(of_left, of_right) <= left_over else None
@@ -206,6 +206,11 @@ def _one_number_each(difference: Difference, trace: Trace, judged: Sequence[str]
     numbers = trace.numbers(difference.row)
     passes = int(forward_passes(trace, difference.row).sum())
     return bool(judged) and all(numbers[name] <= passes for name in judged)
+
+
+def _explain_anything(passes: Tensor) -> bool:
+    """Tell whether passes [n, S] are as many as the numbers that their sketches hold: any gradient is a sum of them."""
+    return len(passes) >= int((passes != 0).any(0).sum())
 
 
 def _ratios(left: Tensor, right: Tensor) -> Tensor | None:
