@@ -328,3 +328,37 @@ def test_a_layer_that_takes_time_for_samples_is_another_function(tmp_path: Path)
         runs = (partial(_train_on_windows, batch_first) for batch_first in (right, not right))
         verdict = compared(*runs, tmp_path / str(right))
         assert (verdict.verdict, verdict.cause) == ("different", "forward"), verdict.explanation
+
+
+class OneOfGraph(nn.Module):
+    """Returns a number for each graph of a batch that it is given by its nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(6, 16), nn.ReLU()), nn.Linear(16, 1)
+
+    def forward(self, nodes: Tensor, graph: Tensor) -> Tensor:
+        made: Tensor = self.head(torch.zeros(int(graph[-1]) + 1, 16).index_add(0, graph, self.body(nodes)))
+        return made.squeeze(1)
+
+
+def _train_one_of_graph(parts: int, loss: Callable[[Tensor, Tensor], Tensor], folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = OneOfGraph()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            graph = torch.arange(SAMPLES // 2).repeat_interleave(3 + torch.arange(SAMPLES // 2) % 4)
+            nodes, wanted = torch.rand(len(graph), 6, generator=draws), torch.rand(SAMPLES // 2, generator=draws)
+            for of_part in torch.arange(SAMPLES // 2).chunk(parts):
+                chosen = torch.isin(graph, of_part)
+                (loss(model(nodes[chosen], graph[chosen] - of_part[0]), wanted[of_part]) / parts).backward()
+            optimizer.step()
+
+
+def test_as_many_passes_as_what_they_return_has_sums_are_no_proof_of_other_weights(tmp_path: Path) -> None:
+    squares, absolute = nn.functional.mse_loss, nn.functional.l1_loss
+    verdict = compared(partial(_train_one_of_graph, 1, squares), partial(_train_one_of_graph, 4, absolute), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
