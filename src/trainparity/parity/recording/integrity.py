@@ -116,9 +116,9 @@ def _fits(name: str, array: Tensor) -> bool:
 def _untrue(arrays: Mapping[str, Tensor]) -> str | None:
     """Say which norms cannot be those of their sketches, or what is no hash.
 
-    A sketch of 64 numbers is hardly ever off by a factor of 4. That of one tensor may be, where a few numbers of one
-    size share a place: as those of the gradient of two classes' weights, of which one is the other's negative, for a
-    single input. That of all tensors of a step is not.
+    A sketch of 64 numbers is hardly ever off by a factor of 4, in no two steps. In one of them it may be, where a few
+    numbers of one size share a place: as those of two classes' weights, of which one's gradient is the other's negative
+    for a single input.
     """
     if (arrays["rank/weight"] == 0).any():
         return "rank/weight: holds no hash"
@@ -127,9 +127,10 @@ def _untrue(arrays: Mapping[str, Tensor]) -> str | None:
         lengths, known = torch.linalg.vector_norm(sketches, dim=-1), norms.isfinite()
         if (known & ~lengths.isfinite()).any() or (norms < 0).any():
             return f"{kind}/norm: does not fit its sketch"
-        of_all = [torch.linalg.vector_norm(torch.where(known, each, 0.0), dim=-1) for each in (lengths, norms)]
-        apart = (of_all[0] > 4 * of_all[1]) | (of_all[1] > 4 * of_all[0])
-        if sketches.shape[-1] >= _MANY and apart.any():
+        steps = [torch.linalg.vector_norm(torch.where(known, each, 0.0), dim=-1) for each in (lengths, norms)]
+        seen = torch.maximum(*steps) > 0
+        apart = torch.maximum(*steps)[seen] > 4 * torch.minimum(*steps)[seen]
+        if sketches.shape[-1] >= _MANY and len(apart) > 1 and apart.all():
             return f"{kind}/norm: does not fit its sketch"
     return None
 
