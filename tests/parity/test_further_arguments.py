@@ -124,3 +124,34 @@ def test_a_part_that_returns_quantised_numbers_is_recorded(tmp_path: Path) -> No
     assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"
     found = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "wrong")
     assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation
+
+
+class WithCode(nn.Module):
+    """Returns its code beside what it makes of it, with most of its numbers left out."""
+
+    def __init__(self, layout: torch.layout) -> None:
+        super().__init__()
+        self.code, self.head, self.layout = nn.Linear(8, 16), nn.Linear(16, 4), layout
+
+    def forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        code = self.code(batch)
+        return self.head(torch.tanh(code)), code.to_sparse(layout=self.layout)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_model_that_returns_sparse_numbers_is_recorded(layout: torch.layout, tmp_path: Path) -> None:
+    def train(scale: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = WithCode(layout)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(4, 16, 8):
+                optimizer.zero_grad()
+                made, code = model(batch)
+                (scale * (cross_entropy(made, torch.arange(16) % 4) + code.to_dense().square().mean())).backward()
+                optimizer.step()
+
+    assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"
+    found = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "wrong")
+    assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation

@@ -62,5 +62,8 @@ def _drops(module: nn.Module) -> bool:
 
 
 def alias(tensor: Tensor) -> Tensor:
-    """Return a view of a tensor: the gradient that comes to it is the loss's alone."""
-    return tensor.view_as(tensor) if tensor.grad_fn is not None else tensor
+    """Return a view of a tensor: the gradient that comes to it is the loss's alone. Of sparse ones there are none."""
+    return tensor.view_as(tensor) if tensor.grad_fn is not None and tensor.layout in _VIEWED else tensor
+
+
+_VIEWED = {torch.strided, torch.jagged}
