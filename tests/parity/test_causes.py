@@ -288,10 +288,10 @@ PROVED: dict[str, list[Pair]] = {
         ({"limit": 9.0}, {"limit": 9.0, **only_update(0), "applied__norm": ones(T, P, value=0.0)}),
     ],
     "grad-scaler": [
-        ({}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
+        ({}, {"gradients": scaled(1024), "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)}),
         (
             {},
-            {"gradients": OFF, "scale__clipped": whole(T).bool(), "clip__cuts": whole(T),
+            {"gradients": scaled(1024), "scale__clipped": whole(T).bool(), "clip__cuts": whole(T),
              "scale__value": ones(T, value=1024)},
         ),
         (
@@ -445,7 +445,9 @@ MISSED: dict[str, Pair] = {
     "eval-mode": ({}, {"gradients": OFF}),
     "samples": ({}, {"gradients": OFF, **seen(IDS.flip(1))}),
     "gradients-not-zeroed": ({"parts": 2}, {"parts": 2, "weights": (2.0, 2.0)}),
-    "grad-scaler": ({}, {"gradients": OFF, "scale__value": ones(T, value=1024)}),
+    "grad-scaler": (
+        {}, {"gradients": OFF, "scale__left": whole(T).bool(), "scale__value": ones(T, value=1024)},
+    ),
     "missing-backward": ({"parts": 2}, {"parts": 2, "gradients": OFF, "rank__backwards": whole(T, 1)}),
     "inputs": (CONTENT, {**CONTENT, "gradients": OFF, **seen(IDS + 1)}),
     "precision": ({}, {"gradients": scaled(4), "layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}),

@@ -1,5 +1,6 @@
 """A gradient scaler takes out what it has put in: beside a run without one that is no fault."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 import trainparity
+from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
 
 
@@ -120,3 +122,31 @@ def test_a_norm_that_is_logged_with_the_scale_in_it_is_no_clipping(
     log_norm(tmp_path / "b", when="before", clipped_to=clipped_to)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert (found.verdict, found.cause) == ("different" if cause else "bitwise", cause), found.explanation
+
+
+def scale_one_of_two(folder: Path, twin: int, *, scaled: bool, parts: int = 1) -> None:
+    """Train two models with steps in turns, of which the loss of one alone is scaled."""
+    torch.manual_seed(0)
+    models = [nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)) for _ in range(2)]
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in models]
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+    with (
+        trainparity.record(models[0], optimizers[0], folder, twin=twin),
+        trainparity.record(models[1], optimizers[1], folder, twin=twin, name="other"),
+    ):
+        for batch in torch.randn(6, 16, 8):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                optimizer.zero_grad()
+                for samples in batch.chunk(parts):
+                    loss = (model(samples) - 1).square().mean() / parts
+                    (scaler.scale(loss) if model is models[0] else loss).backward()
+                if model is models[0]:
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+
+
+def test_a_model_whose_loss_is_not_scaled_carries_no_scale_of_another_one(tmp_path: Path) -> None:
+    reference, other = (partial(scale_one_of_two, scaled=scaled, parts=1 + scaled) for scaled in (False, True))
+    assert compared(reference, other, tmp_path).verdict == "equivalent"

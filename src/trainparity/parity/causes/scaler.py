@@ -1,5 +1,7 @@
 """The loss scale left in the gradients."""
 
+import math
+
 from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import count_of, own_gradients_agree
@@ -10,7 +12,17 @@ from trainparity.records.numbers import exact
 def _scale_differs(difference: Difference) -> bool:
     """Tell whether gradients carry a loss scale where they must not, in one run only."""
     carried = [difference.numbers(f"scale/{when}") for when in ("clipped", "left")]
-    return any(left != right for left, right in carried) and max(difference.numbers("scale/value")) != 1
+    return any(left != right for left, right in carried) and _is_longer(difference)
+
+
+def _is_longer(difference: Difference) -> bool:
+    """Tell whether one gradient is more times the other than halfway to the loss scale, in orders of magnitude.
+
+    Else the scale is that of another model's loss, as where a generator's is not scaled.
+    """
+    scale, factor = max(difference.numbers("scale/value")), abs(difference.scale[0])
+    known = math.isfinite(factor) and factor > 0  # else it overflowed
+    return scale != 1 and (not known or 2 * abs(math.log(factor)) > abs(math.log(scale)))
 
 
 @rule(
@@ -23,9 +35,9 @@ def _scale_differs(difference: Difference) -> bool:
 )
 def grad_scaler(difference: Difference) -> Finding | None:
     """The loss scale was still in the gradients when they were clipped, or when they were applied."""
-    clipped, left_in = difference.numbers("scale/clipped"), difference.numbers("scale/left")
+    clipped = difference.numbers("scale/clipped")
     scale = max(difference.numbers("scale/value"))
-    if clipped[0] == clipped[1] and left_in[0] == left_in[1]:
+    if not _scale_differs(difference):
         return _clipped_with_other_scales(difference)
     evidence: Evidence = {"loss_scale": scale, "gradient_ratio": difference.scale[0]}
     if clipped[0] != clipped[1]:
