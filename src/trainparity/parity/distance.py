@@ -43,6 +43,8 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
     apart, ours = apart.masked_fill(masked, 0.0), ours.masked_fill(masked, 0.0)
     if kind in ("gradient", "update", "weight"):
         nobodys = _nobodys(left, right, kind)
+        if kind != "gradient":
+            nobodys = nobodys | _moved_beside(left, right)
         apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
     return relative(apart, ours)
 
@@ -65,6 +67,37 @@ def _nobodys(left: Trace, right: Trace, kind: Judged) -> Tensor:
     nobodys = ~(held[0] | held[1])
     moved = [(sketches(trace, "update") != 0).any(2) & nobodys for trace in (left, right)]
     return nobodys & ~(moved[0] | moved[1]).any(0)
+
+
+def _moved_beside(left: Trace, right: Trace) -> Tensor:
+    """Return the parameters that one run alone moves within a step, and both have moved alike after it: bool [T, P].
+
+    As an average that a hook of the optimizer's step updates, or the loop after the step. No optimizer holds them.
+    """
+    held = (left.arrays["held"] | right.arrays["held"]).any(0)
+    moves = torch.stack([torch.linalg.vector_norm(sketches(trace, "update"), dim=2) for trace in (left, right)])
+    found: Tensor = ((moves[0] > 0) ^ (moves[1] > 0)) & ~held
+    if not found.any():
+        return found
+    ours, theirs = (_next_starts(trace) for trace in (left, right))
+    units = torch.tensor(list(left.layout.stored().values()), dtype=torch.float64)
+    apart, lengths = (torch.linalg.vector_norm(each, dim=2) for each in (ours - theirs, ours))
+    alike: Tensor = apart <= torch.maximum(_AVERAGED * units * lengths, _OF_A_MOVE * moves.amax(0))
+    return found & alike
+
+
+def _next_starts(trace: Trace) -> Tensor:
+    """Return the sketches of weights before the next step that is recorded, or at the end: [T, P, S]; NaN: unknown."""
+    starts = trace.arrays["start/sketch"]
+    end = trace.arrays.get("end/sketch", torch.full_like(starts[0], torch.nan))
+    return torch.cat([starts[1:], end[None]])
+
+
+_AVERAGED = 16
+"""Roundings of an average of weights, which may be a sum or made by `lerp`."""
+
+_OF_A_MOVE = 0.1
+"""Part of its move by which one may be apart, as the weights that it follows are; another momentum is a fact."""
 
 
 def without_nobodys(left: Trace, right: Trace) -> tuple[Trace, Trace]:

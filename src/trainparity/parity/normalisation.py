@@ -1,11 +1,12 @@
 """What rounding in a gradient can make of the update of an optimizer that divides each element by its own size."""
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, norms, ratio, with_all
+from trainparity.parity.distance import Compared, norms, relative
 from trainparity.parity.margin import MARGIN, margin_of
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
@@ -43,7 +44,19 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
-    return _relative(reference, kind, each * norms(reference, "update"))
+    moved = each * norms(reference, "update") + _of_nothing(reference) * (_TURNED / margin)
+    return _relative(reference, kind, moved)
+
+
+def _of_nothing(reference: Trace) -> Tensor:
+    """Return how long an update is with elements as large as the largest, where a gradient is zeros: [T, P]; else 0."""
+    updates = norms(reference, "update").double()
+    sizes = torch.tensor(
+        [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
+    ).sqrt()
+    largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
+    present = reference.arrays["held"] & ~reference.arrays["frozen"] & ~reference.arrays["rank/missing"].any(1)
+    return torch.where(present & (norms(reference, "gradient") == 0), largest * sizes, 0.0)
 
 
 def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:
@@ -108,7 +121,7 @@ def _relative(reference: Trace, kind: Literal["update", "weight"], moved: Tensor
 
 def in_lengths(reference: Trace, kind: Compared, moved: Tensor) -> Tensor:
     """Return by how much of their length tensors of a kind are moved: [T, tensors] to [T, tensors + 1]."""
-    return ratio(with_all(moved), with_all(norms(reference, kind))).nan_to_num(0.0, posinf=0.0)
+    return relative(moved, norms(reference, kind)).nan_to_num(0.0, posinf=0.0)
 
 
 def accumulated(reference: Trace, moved: Tensor) -> Tensor:

@@ -48,6 +48,8 @@ COUPLED: dict[str, Loss] = {
     "Barlow twins": barlow,
     "deviation over samples": lambda o: functional.relu(1 - o.std(0)).mean(),
     "softmax over samples": lambda o: -(o.log_softmax(0) * TARGETS).mean(),
+    "others of the batch": lambda o: (o * o.roll(1, 0)).sum(1).sigmoid().mean(),
+    "others of the batch, turned": lambda o: (o * o.flip(-2)).sum(1).sigmoid().mean(),
     "square of the mean": lambda o: o.mean() * o.mean(),
 }
 
@@ -66,6 +68,7 @@ SEPARABLE: dict[str, Loss] = {
     "evidence bound": lambda o: squares(o.sigmoid()) - 0.5 * (1 + o - o.square() - o.exp()).sum(),
     "a learned weight": lambda o: squares(o) * torch.exp(-SIGMA) + SIGMA,
     "per-sample attention": lambda o: (o[:, :, None] @ o[:, None, :]).sum(),
+    "neighbouring features": lambda o: (o - o.roll(1, 1)).square().mean(),
     "nothing trained": lambda o: o.detach().sum().sqrt() + squares(o),
 }
 

@@ -129,14 +129,16 @@ def scaled_always(difference: Difference) -> bool:
     """Tell whether both runs multiply their gradients by a number in every step, and no limit makes that.
 
     By one number in all steps, or both by another in each, as one over how many tokens a batch has: one run by the same
-    multiple of the other's in all steps. A limit that follows the gradient leaves other parts than one over a whole
-    number, and no such multiple, as gradients part with the weights.
+    multiple of the other's in all steps. A limit leaves gradients of one length, or other parts than one over a whole
+    number and no such multiple, as gradients part with the weights.
     """
     steps = len(difference.left.layout.steps)
     kept = [[kept_after_backward(trace, row) for row in range(steps)] for trace in difference.traces]
     if steps < 2 or not all(map(all, kept)):
         return False
     one_multiple = steps > 2 and _all_alike([a / b for a, b in zip(*kept, strict=True)], _ONE_MULTIPLE)
+    lengths = [trace.arrays["gradient_norm"].tolist() for trace in difference.traces]
+    one_multiple = one_multiple and not all(map(_all_alike, lengths))
     of_counts = all(_is_of_a_count(part) for parts in kept for part in parts)
     return all(map(_all_alike, kept)) or one_multiple or of_counts
 

@@ -108,7 +108,7 @@ def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
     Some have a limit of their own, and none of PyTorch's. An update alone proves nothing, as Adam's hardly depends on
     its gradients' length, nor does a state where that is mostly a sum of such updates.
     """
-    if {*"+".join(facts.classes(difference)).split("+")} <= _WITHOUT_A_LIMIT:
+    if all(trace.layout.without_limit for trace in difference.traces):
         return False
     after = min(difference.row + 1, len(difference.left.layout.steps) - 1)
     updates = [float(torch.linalg.vector_norm(norms)) for norms in difference.norms("update")]
@@ -116,11 +116,6 @@ def _clipped_inside_the_step(difference: Difference, factor: float) -> bool:
     as_long = min(updates) > 0 and max(updates) - min(updates) < shorter * max(updates)
     return as_long and facts.states_agree(difference, shorter, after)
 
-
-_WITHOUT_A_LIMIT = {
-    "ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD", "SparseAdam",
-}  # fmt: skip
-"""Optimizers of PyTorch, which clip nothing by themselves."""
 
 _AS_LONG = 0.05
 """Part of what clipping takes away by which lengths may differ that it has shortened alike."""

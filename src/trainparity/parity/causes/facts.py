@@ -1,5 +1,7 @@
 """What is recorded exactly, and differs or does not, whatever the noise floor is."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -27,7 +29,8 @@ def states_agree(difference: Difference, part: float, row: int | None = None) ->
     at = difference.row if row is None else row
     left, right = (trace.arrays["state/tensors"][at] for trace in difference.traces)
     norms = state_norms(difference, row)
-    return not torch.equal(left, right) or abs(norms[0] - norms[1]) <= part * max(norms)
+    overflowed = not any(map(math.isfinite, norms))
+    return overflowed or not torch.equal(left, right) or abs(norms[0] - norms[1]) <= part * max(norms)
 
 
 def options(difference: Difference) -> list[str]:

@@ -78,7 +78,7 @@ def frozen_parameter(difference: Difference) -> Finding | None:
         return None
     others = [name for name in difference.beyond["gradient"] if name in names and name not in odd]
     frozen = difference.named(torch.logical_xor(*difference.at("frozen")))
-    if others or len(odd) == len(names) or (not frozen and _is_term_left_out(difference)):
+    if others or len(odd) == len(names) or (not frozen and (_is_term_left_out(difference) or _is_flat(difference))):
         return None
     how = "requires_grad is off" if frozen else "no gradient reaches it"
     has = left[names.index(odd[0])] > 0 or bool(difference.at("frozen")[1][names.index(odd[0])])
@@ -93,6 +93,15 @@ def _returns_otherwise(difference: Difference) -> bool:
     """Tell whether modules return something else; one that is given features in one run is not seen given the data."""
     chain = difference.chain
     return not all(name.startswith(INPUT) for name in chain.forward) or bool(chain.forward and not chain.outputs_agree)
+
+
+def _is_flat(difference: Difference) -> bool:
+    """Tell whether the loss of one run alone is flat, as a hinge that all samples satisfy: gradients are zeros."""
+    left, right = (gradient != 0 for gradient in difference.norms("gradient"))
+    if left.any() and right.any():
+        return False
+    missing = difference.at("rank/missing")[0 if right.any() else 1]
+    return not bool((missing.all(0) & (left | right)).any())
 
 
 def _is_term_left_out(difference: Difference) -> bool:

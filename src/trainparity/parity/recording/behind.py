@@ -21,7 +21,7 @@ EXACT = {
 }  # fmt: skip
 """Operations that return numbers which they are given, or their opposites, and so round nothing."""
 
-MOST_NODES = 10_000
+MOST_NODES = 20_000
 """Operations that are looked at; of a graph with more nothing is said.
 
 What Python has seen of a graph is freed by a call inside a call: the stack ends some 40,000 operations deep.

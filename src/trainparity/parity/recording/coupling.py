@@ -14,6 +14,9 @@ _PRODUCTS = {"MmBackward0", "AddmmBackward0", "MvBackward0", "AddmvBackward0", "
 _BATCHED = {"BmmBackward0", "BaddbmmBackward0", "CdistBackward0"}
 """The same for each of several matrices: with one matrix its rows may be samples, with more they belong to one."""
 
+_REORDERED = {"FlipBackward0", "RollBackward0"}
+"""Operations that put other samples beside each: as negatives that a batch has for one another."""
+
 _CURVED = {
     "ExpBackward0", "Log10Backward0", "Log1PBackward0", "Log2Backward0", "LogBackward0", "PowBackward0", "PowBackward1",
     "ReciprocalBackward0", "RsqrtBackward0", "SigmoidBackward0", "SoftplusBackward0", "SqrtBackward0", "TanhBackward0",
@@ -120,6 +123,8 @@ def _couples(node: Any, factors: list[bool]) -> bool:
         return sum(factors) > 1
     if name in _OVER_A_DIMENSION and shape:
         return 0 in _dimensions(node)
+    if name in _REORDERED:
+        return 0 in {_signed(axis) % len(shape) for axis in node._saved_dims}
     if shape:
         return False
     if name in _CURVED | _CURVED_SUMS or (name == "DivBackward0" and factors[1]):

@@ -77,7 +77,8 @@ class End:
         self._unrecorded.close()
 
     def _state(self) -> "_State":
-        where = 0 if is_dtensor(self._one) else self._one.data_ptr()
+        strided = self._one.layout == torch.strided and not self._one.is_nested
+        where = self._one.data_ptr() if strided and not is_dtensor(self._one) else 0
         return _State(self._one._version, where, self._one.dtype)
 
     def _is_in(self, part: nn.Module) -> bool:

@@ -10,6 +10,7 @@ from trainparity.parity.recording.formats import is_inexact, is_packed, number_f
 from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.snapshot import norms
 from trainparity.parity.recording.stacks import on_cpu
+from trainparity.parity.recording.tensors import shape_of
 from trainparity.parity.recording.unwrap import own_part, plain_name
 
 _Dropout = nn.modules.dropout._DropoutNd
@@ -31,13 +32,14 @@ def layout_of(
     return {
         "stored_roundoff": stored,
         "stored_apart": {name: unit for name, unit in rounded.items() if unit != stored},
-        "parameters": {name: list(parameter.shape) for name, parameter in parameters.items()},
+        "parameters": {name: shape_of(parameter) for name, parameter in parameters.items()},
         "modules": {name: _class_of(module) for name, module in modules},
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
         "dropped": {name: float(module.p) for name, module in modules if isinstance(module, _Dropout) and module.p},
         "optimizer": type(own_part(optimizer)).__name__,
         "optimizers": _classes(optimizer, parameters),
+        "without_limit": all(map(_is_without_limit, _members(optimizer))),
         "choices": _choices(optimizer),
     }
 
@@ -53,11 +55,22 @@ _TO_INITIALISE = 12
 
 def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the class of the optimizer that holds a parameter, by its name; of one class there is nothing to tell."""
-    members = optimizer.members if isinstance(optimizer, Joint) else []
+    members = _members(optimizer)
     if len({type(member) for member in members}) < 2:
         return {}
     held = {id(p): type(one).__name__ for one in members for group in one.param_groups for p in group["params"]}
     return {name: held[id(p)] for name, p in parameters.items() if id(p) in held}
+
+
+def _members(optimizer: torch.optim.Optimizer) -> Sequence[torch.optim.Optimizer]:
+    return optimizer.members if isinstance(optimizer, Joint) else [own_part(optimizer)]
+
+
+def _is_without_limit(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether PyTorch's own code makes the steps; of its optimizers Adafactor alone has a limit."""
+    return type(optimizer).step.__module__.startswith("torch.optim.") and not isinstance(
+        optimizer, torch.optim.Adafactor
+    )
 
 
 def _choices(optimizer: torch.optim.Optimizer) -> dict[str, str]:

@@ -27,13 +27,14 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
 
     In a precision below fp32 the ulp is that precision's, as its products round that coarsely. Ranks that hold
     the same weights move them alike; shards are moved where they lie. Integers stay, and numbers of fewer than 16 bits
-    (fp8): no rounding of what computes with them makes others of them. So do expanded tensors, which can't be written.
+    (fp8): no rounding of what computes with them makes others of them. So do tensors that can't be written number by
+    number: expanded and nested ones, and those of mkldnn.
     """
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
             if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter) or parameter.is_meta:
                 continue
-            if _is_expanded(parameter):
+            if _is_expanded(parameter) or parameter.is_nested or parameter.is_mkldnn:
                 continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0

@@ -97,6 +97,8 @@ class Layout(Record):
     """Class of the optimizer."""
     optimizers: dict[str, str] = Field(default_factory=dict)
     """Class of that which holds a parameter, by its name, where several of more than one class step together."""
+    without_limit: bool = False
+    """Whether its steps are PyTorch's code, which shortens no gradient."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Its options that are words, as `line_search_fn`, or None."""
     corrected_in_double: bool = False

@@ -13,7 +13,8 @@ class Written:
     """Compares weights that no optimizer holds where a step's last forward pass ends and where its update begins.
 
     A model may write its average in its own `forward`, as MoCo's does, a loop before it calls the average's own part,
-    as BYOL's do. Of a part that is called again and again, as a cell, the first call of a micro-batch is looked at.
+    as BYOL's do. Of a part that is called again and again, as a cell, the first call of a micro-batch is looked at, and
+    none that comes after the last backward pass.
 
     All of them in the first two steps, and from then on those that the loop has written since the step before: what is
     frozen for good costs nothing. Of a tensor that is spread over ranks this rank's part is looked at.
@@ -30,16 +31,19 @@ class Written:
     def begin(self) -> None:
         """Look at a new step."""
         self._before: dict[int, int] = {}
+        self._passed: dict[int, int] = {}
+        """The same where the last pass ends, which may be one that no backward pass follows, as for a log."""
         self._called: set[nn.Module] = set()
 
     def passed(self, part: nn.Module) -> None:
         """Look at the weights that a forward pass of the model, or of a part of it, has left."""
         if part not in self._called:
             self._called.add(part)
-            self._before = self._digests(self._looked_at())
+            self._passed = self._digests(self._looked_at())
 
     def backward_ended(self) -> None:
-        """Look at the passes of the next micro-batch, too."""
+        """Keep what was before it, and look at the passes of the next micro-batch, too."""
+        self._before = self._passed
         self._called.clear()
 
     def updates(self, starts: Tensor) -> Tensor:
@@ -52,7 +56,8 @@ class Written:
         if self._left is not None and self._left.shape == starts.shape:
             since = (starts != self._left).any(1)
             self._moving = self._moving | since if len(self._moving) == len(since) else since
-        before, self._before = self._before, {}
+        before = self._before or self._passed
+        self._before, self._passed = {}, {}
         now = self._digests([parameter for parameter in parameters if id(parameter) in before])
         return torch.tensor([id(p) in now and now[id(p)] != before[id(p)] for p in parameters], dtype=torch.bool)
 
