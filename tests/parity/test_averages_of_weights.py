@@ -94,7 +94,7 @@ def test_how_an_average_is_computed_is_none(momentum: float, stored: torch.dtype
 def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, frozen: bool, tmp_path: Path) -> None:
     """Its forward pass is not made with what the update begins with; writes to `.data` count no version."""
 
-    def train(late: bool, parts: int, folder: Path, twin: int) -> None:
+    def train(late: bool, parts: int, folder: Path, twin: int, *, logs: bool = False) -> None:
         torch.manual_seed(0)
         student = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 10))
         teacher = copy.deepcopy(student).requires_grad_(not frozen)
@@ -118,13 +118,18 @@ def test_an_average_that_is_updated_before_the_step_is_a_fact(coarse: bool, froz
                     ((cross_entropy(outputs, labels) + mse_loss(outputs, wanted)) / parts).backward()
                 if late:
                     follow()
+                if logs:
+                    with torch.no_grad():
+                        teacher(batch)
                 optimizer.step()
                 if not late:
                     follow()
 
-    verdict = compared(partial(train, False, 1), partial(train, True, 4), tmp_path / "wrong")
-    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1), verdict.reason
-    assert "written after the last forward pass of step 1" in (verdict.explanation or ""), verdict.explanation
+    for logs in (False, True):
+        reference, other = partial(train, False, 1, logs=logs), partial(train, True, 4, logs=logs)
+        verdict = compared(reference, other, tmp_path / f"wrong {logs}")
+        assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1), verdict.reason
+        assert "written after the last forward pass of step 1" in (verdict.explanation or ""), verdict.explanation
     for late in (False, True):
         verdict = compared(partial(train, late, 1), partial(train, late, 4), tmp_path / str(late))
         assert verdict.verdict == "equivalent", verdict.explanation
@@ -216,6 +221,48 @@ def test_a_target_that_is_updated_before_it_is_called_lags_behind_nothing(coarse
 
     verdict = compared(partial(train, False, 1), partial(train, True, 2), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+class Following(torch.optim.AdamW):
+    """Updates an average of its weights at the end of its own step."""
+
+    def __init__(self, model: nn.Module, follow: Callable[[], None]) -> None:
+        super().__init__(model.parameters(), lr=1e-3)
+        self.follow = follow
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        super().step()
+        self.follow()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("how", ["hook", "optimizer"])
+def test_an_average_may_be_updated_within_the_step_or_after_it(how: str, coarse: bool, tmp_path: Path) -> None:
+    def train(how: str, momentum: float, parts: int, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        student = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 10))
+        teacher = copy.deepcopy(student).requires_grad_(False)
+        follow = partial(interpolate, momentum, teacher, student, 0)
+        own = Following(student, follow) if how == "optimizer" else None
+        optimizer = own or torch.optim.AdamW(student.parameters(), lr=1e-3)
+        if how == "hook":
+            optimizer.register_step_post_hook(lambda *_: follow())
+        with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(6, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                for images in batch.chunk(parts):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                        outputs, wanted = student(images).float(), teacher(images).float()
+                    ((mse_loss(outputs, wanted) + outputs.square().mean()) / parts).backward()
+                optimizer.step()
+                if how == "after":
+                    follow()
+
+    right = partial(train, "after", MOMENTUM, 1)
+    verdict = compared(right, partial(train, how, MOMENTUM, 2), tmp_path / "right")
+    assert verdict.verdict == "equivalent", verdict.explanation
+    verdict = compared(right, partial(train, how, 0.5 + MOMENTUM / 2, 2), tmp_path / "wrong")
+    assert verdict.verdict == "different", verdict
 
 
 def actor_critic(late: bool, lags: bool, parts: int, folder: Path, twin: int) -> None:

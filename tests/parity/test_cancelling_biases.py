@@ -83,10 +83,10 @@ def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(tmp_path: Pa
     assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
 
 
-def rank(folder: Path, twin: int, *, at_once: bool) -> None:
+def rank(bias: bool, folder: Path, twin: int, *, at_once: bool) -> None:
     """Learn which of two is better, each in a pass of its own or both at once: a constant of all has no gradient."""
     torch.manual_seed(0)
-    body, norm, score = nn.Linear(8, 32), nn.LayerNorm(32), nn.Linear(32, 1, bias=False)
+    body, norm, score = nn.Linear(8, 32), nn.LayerNorm(32), nn.Linear(32, 1, bias=bias)
     model = nn.Sequential(body, nn.Tanh(), norm, score)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     draws = torch.Generator().manual_seed(1)
@@ -99,7 +99,9 @@ def rank(folder: Path, twin: int, *, at_once: bool) -> None:
             optimizer.step()
 
 
-def test_one_that_is_zero_to_the_bit_in_the_reference_alone_is_rounding_to_the_end(tmp_path: Path) -> None:
-    verdict = compared(partial(rank, at_once=False), partial(rank, at_once=True), tmp_path)
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_that_is_zero_to_the_bit_in_the_reference_alone_is_rounding_to_the_end(bias: bool, tmp_path: Path) -> None:
+    """Of which Adam makes an update like any other."""
+    verdict = compared(partial(rank, bias, at_once=False), partial(rank, bias, at_once=True), tmp_path)
     assert verdict.verdict == "equivalent", verdict.reason
     assert not Trace.load(tmp_path / "reference").arrays["gradient/norm"][:, 3].any()

@@ -110,6 +110,30 @@ def test_an_optimizer_of_pytorch_that_hides_a_limit_in_its_first_update_has_none
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "clipping", 0), verdict.explanation
 
 
+def test_an_optimizer_of_ones_own_has_a_limit_by_whatever_name(tmp_path: Path) -> None:
+    """A class that extends PyTorch's, with its name."""
+
+    def make(limit: float, model: nn.Module) -> torch.optim.Optimizer:
+        class AdamW(torch.optim.AdamW):
+            def step(self, closure: object = None) -> None:  # type: ignore[override]
+                shorten(limit, [parameter.grad for parameter in model.parameters()])
+                super().step()
+
+        return AdamW(model.parameters(), lr=0.01)
+
+    outside = partial(train, FUNCTION, 1, False, make=partial(make, 1e9))
+    verdict = compared(outside, partial(train, NONE, 2, False, make=partial(make, 0.3)), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_limits_by_hand_that_always_cut_are_no_multiple_of_each_other(coarse: bool, tmp_path: Path) -> None:
+    """Under Adam both runs update alike, and one gradient stays twice the other."""
+    runs = (partial(train, partial(by_hand, limit), 1, coarse, make=adam) for limit in (0.1, 0.05))
+    verdict = compared(*runs, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "clipping"), verdict.explanation
+
+
 def each_by_function(limit: float, model: nn.Module) -> None:
     for parameter in model.parameters():
         nn.utils.clip_grad_norm_([parameter], limit)
