@@ -1,5 +1,6 @@
 """Models whose parameters are not all real numbers in memory: integers, complex numbers, meta tensors."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.masked import masked_tensor
 
 import trainparity
+from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.verdict import Verdict
@@ -174,3 +176,41 @@ def test_buffers_of_any_kind_are_recorded_and_change_nothing(kind: str, tmp_path
         assert verdict.verdict == "bitwise"  # nothing is known of numbers that nobody has
     else:
         assert (verdict.verdict, verdict.cause) == ("different", "buffers-only")
+
+
+WEIGHTS: dict[str, Callable[[], nn.Parameter]] = {
+    "sparse": lambda: nn.Parameter(torch.eye(16).to_sparse()),
+    "compressed rows": lambda: nn.Parameter(torch.eye(16).to_sparse_csr(), requires_grad=False),
+    "mkldnn": lambda: nn.Parameter(torch.ones(4, 4).to_mkldnn(), requires_grad=False),
+    "nested": lambda: nn.Parameter(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), requires_grad=False),
+}
+
+
+class WithWeight(nn.Module):
+    """A layer behind a weight that lies in memory in its own way, and comes first; a trained one is used."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.own, self.layer = WEIGHTS[kind](), nn.Linear(16, 4)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        made: Tensor = self.layer(torch.sparse.mm(self.own, batch.T).T if self.own.requires_grad else batch)
+        return made
+
+
+@pytest.mark.filterwarnings("ignore:.*(Sparse CSR|nested tensors).*:UserWarning")
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_weights_of_any_kind_are_recorded(kind: str, tmp_path: Path) -> None:
+    def train(factor: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = WithWeight(kind)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(4, 8, 16):
+                optimizer.zero_grad()
+                (factor * model(batch).square().mean()).backward()
+                optimizer.step()
+
+    assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "same").verdict == "bitwise"
+    verdict = compared(partial(train, 1.0), partial(train, 2.0), tmp_path / "other")
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
