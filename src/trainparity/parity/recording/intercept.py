@@ -9,6 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _DDPJoinHook
 from torch.nn.utils import clip_grad
 
+from trainparity.parity.recording import scripting
+
 
 class Listener:
     """What is told of the calls, before they take effect; it overrides what it wants to know."""
@@ -58,6 +60,7 @@ def listen(listener: Listener) -> None:
         _replace(torch.amp.GradScaler, "unscale_", _unscale)
         _replace(torch.amp.GradScaler, "step", _step)
         _replace(_DDPJoinHook, "main_hook", _answer)
+        _replace(torch.jit._recursive, "create_script_module", scripting.unseen)
     _listeners.append(listener)
 
 

@@ -1,0 +1,53 @@
+"""A loop may script the model that is recorded, as for export: hooks are none of its functions."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import trainparity
+from trainparity.parity.recording.trace import Trace
+
+
+class Own(nn.Module):
+    """Its `forward` uses names of this file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 16))
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        made: Tensor = self.head(functional.relu(self.body(batch)))
+        return made
+
+
+def train(folder: Path, script: Callable[[nn.Module], nn.Module] | None, twin: int = 0) -> Trace:
+    torch.manual_seed(0)
+    model = Own()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step, batch in enumerate(torch.randn(4, 16, 8)):
+            optimizer.zero_grad()
+            if step == 1 and script:
+                scripted = torch.jit.script(script(model).eval())
+                assert torch.equal(scripted(batch), script(model).eval()(batch))
+                model.train()
+            model(batch).square().mean().backward()
+            optimizer.step()
+    return Trace.load(folder / f"twins/{twin}" if twin else folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("twin", [0, 1])
+@pytest.mark.parametrize("script", [lambda model: model, copy.deepcopy], ids=["the model", "a copy"])
+def test_a_model_is_scripted_in_a_traced_step(
+    script: Callable[[nn.Module], nn.Module], twin: int, tmp_path: Path
+) -> None:
+    plain, scripted = train(tmp_path / "plain", None, twin), train(tmp_path / "scripted", script, twin)
+    assert torch.equal(plain.arrays["weight/digest"], scripted.arrays["weight/digest"])
+    assert plain.layout.activations == scripted.layout.activations
