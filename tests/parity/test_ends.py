@@ -17,6 +17,7 @@ from tests.support.against_twins import compared
 from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.base import RecordError
 
 
 def train(
@@ -410,6 +411,12 @@ def test_a_file_is_no_folder_to_record_into(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file is a file; give a folder to record into"):
         trainparity.record(model, torch.optim.SGD(model.parameters()), tmp_path / "file")
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_the_training() -> None:
+    model = nn.Linear(2, 1)
+    with pytest.raises(RecordError, match="/proc/none/runs: can't be recorded into: No such file or directory"):
+        trainparity.record(model, torch.optim.SGD(model.parameters()), "/proc/none/runs")
 
 
 def test_arguments_in_another_order_are_told(tmp_path: Path) -> None:

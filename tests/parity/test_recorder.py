@@ -256,7 +256,7 @@ def test_a_process_that_a_training_forks_does_not_write_its_trace(tmp_path: Path
         recorder.close()  # as its exit functions do
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "a/trace.json").exists()
     recorder.close()
     assert Trace.load(tmp_path / "a").layout.steps == [0]
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from trainparity.parity import arguments, run_folder
 from trainparity.parity.recorder import Recorder
+from trainparity.parity.recording import ranks
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.identity import Samples, identities
 from trainparity.parity.recording.joint import Joint, joined
@@ -59,7 +60,8 @@ def record(
     Raises:
         ValueError: an argument is out of range, or the name is no file name.
         TypeError: an argument is of another type.
-        RecordError: the run to follow has no states to load, or the optimizer has options that can't be kept in one.
+        RecordError: the folder can't be written to, the run to follow has no states to load, or the optimizer has
+            options that can't be kept in one.
     """
     number = run_folder.asked_twin() if twin is None else twin
     folder = run_folder.of_run(folder)
@@ -88,6 +90,9 @@ def record(
         from trainparity import checkpoints  # with torch.distributed's checkpoints: 0.5 s
 
         checkpoints.check_options(optimizer)
+    place = folder / "twins" / str(number) if number else folder
+    if not ranks.rank():
+        run_folder.make(place)
     state = folder / WINDOWS
     plan = Plan(
         traced=schedule(first, interval, in_windows=every > 0),
@@ -99,6 +104,6 @@ def record(
     )
     return Recorder(
         Session(StepWatch(model, optimizer, sketch_size=sketch_size, samples=identities(samples)), plan),
-        folder / "twins" / str(number) if number else folder,
+        place,
         settings={"samples": "identity" if samples is not None else "content", **(settings or {})},
     )

@@ -77,6 +77,20 @@ def format_of_reference(folder: Path) -> NumberFormat | None:
     return None
 
 
+def make(folder: Path) -> None:
+    """Make the folder that a run is recorded into: that it can't be written to is told before the training.
+
+    Raises:
+        RecordError: it can't.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{folder}: can't be recorded into: {error.strerror or error}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RecordError(f"{folder}: can't be recorded into: it is not yours to write to")
+
+
 def recorded_since(begun: float, folder: Path) -> bool:
     """Tell whether a run has recorded there that began later, as an older one is stopped only now."""
     with suppress(RecordError):
