@@ -1,4 +1,4 @@
-"""Terms of the loss that hold weights near those that a run begins with."""
+"""Terms of the loss that take weights, gradients or what lies inside of the model."""
 
 import copy
 from functools import partial
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 import trainparity
 from tests.support.against_twins import LABELS, compared
@@ -72,3 +73,42 @@ def test_a_penalty_of_a_gradient_takes_gradients_of_outputs_that_no_loss_scales(
 ) -> None:
     found = compared(partial(train_critic, 1, 10.0, coarse), partial(train_critic, scale, weight, coarse), tmp_path)
     assert (found.verdict, found.cause) == ("different", cause), found.explanation
+
+
+class Routed(nn.Module):
+    """Weighs two layers by a router, whose scores the loss takes, too."""
+
+    def __init__(self, detached: bool) -> None:
+        super().__init__()
+        self.body, self.router, self.detached = nn.Linear(4, 16), nn.Linear(16, 2), detached
+        self.experts = nn.ModuleList(nn.Linear(16, 10) for _ in range(2))
+
+    def forward(self, batch: Tensor) -> Tensor:
+        hidden = self.body(batch).tanh()
+        self.scores = self.router(hidden)
+        weights = self.scores.softmax(1)
+        weights = weights.detach() if self.detached else weights
+        made = torch.stack([expert(hidden) for expert in self.experts], 1)
+        return (weights[:, :, None] * made).sum(1)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("detached", "factor", "cause"), [(True, 1.0, "backward"), (False, 2.0, "loss-or-targets")])
+def test_what_lies_inside_and_the_loss_takes_is_no_weight_that_it_takes(
+    detached: bool, factor: float, cause: str, coarse: bool, tmp_path: Path
+) -> None:
+    def train(detached: bool, factor: float, folder: Path, twin: int) -> None:
+        torch.manual_seed(0)
+        model = Routed(detached)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for batch in torch.randn(4, 16, 4, generator=torch.Generator().manual_seed(1)):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(batch).float()
+                loss = cross_entropy(outputs, LABELS) + factor * model.scores.float().logsumexp(1).square().mean()
+                loss.backward()
+                optimizer.step()
+
+    verdict = compared(partial(train, False, 1.0), partial(train, detached, factor), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", cause), verdict.explanation

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond, same_start
+from trainparity.parity.causes.passes import adds_up, loss_times, own_gradients_agree, parameters_beyond, same_start
 from trainparity.parity.difference import Difference
 from trainparity.parity.fitting import fit
 from trainparity.parity.recording.names import module_of
@@ -78,8 +78,9 @@ def taken_by_the_loss(difference: Difference) -> Finding | None:
     names = parameters_beyond(difference)
     if not names or not set(names) <= of_the_loss(difference) or not _outputs_agree_alone(difference):
         return None
-    if any(trace.layout.differentiable for trace in difference.traces) and _of_modules_called(difference, names):
-        return None  # it takes the gradient of these, which is made with the weights
+    through = any(trace.layout.differentiable for trace in difference.traces) or loss_times(difference, 1.0)
+    if through and _of_modules_called(difference, names):
+        return None  # it takes the gradient of these, which is made with the weights, or what lies inside of the model
     return Finding(
         "the model returns the same, and the gradient of the loss by that agrees; the loss takes "
         f"{some(names)} by itself, and {'its' if len(names) == 1 else 'their'} gradient is another one in "
