@@ -1,6 +1,6 @@
 """What the passes of a model have returned: a tensor that a later pass is given is known by it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,18 +11,46 @@ from trainparity.parity.recording.identity import identifying
 from trainparity.parity.recording.passes import Pass
 from trainparity.parity.recording.sketch import row_digests
 
-_Made = list[tuple[Pass, list[Tensor]]]
+
+class _Made:
+    """Passes with the tensors that they returned, which are found by where they lie in memory."""
+
+    def __init__(self) -> None:
+        self._passes: list[tuple[Pass, list[Tensor]]] = []
+        self._by_place: dict[int, tuple[Pass, int, Tensor]] = {}
+        """The last pass that returned what lies there, and as which of all."""
+
+    def __iter__(self) -> Iterator[tuple[Pass, list[Tensor]]]:
+        return iter(self._passes)
+
+    def add(self, found: Pass, made: list[Tensor]) -> None:
+        """Add what a pass returned; it is held, so that nothing else comes to lie there."""
+        self._passes.append((found, made))
+        places = [(place, number, tensor) for number, tensor in enumerate(made) if (place := _place(tensor))]
+        self._by_place |= {place: (found, number, tensor) for place, number, tensor in reversed(places)}
+
+    def find(self, given: Tensor) -> tuple[Pass, int] | None:
+        """Return the last pass that returned a tensor, or what it is a view of, and as which of all."""
+        found = self._by_place.get(_place(given))
+        if found is None or _place(found[2]) != _place(given):  # memory that was let go since
+            return None
+        return found[:2]
+
+    def last_of(self, count: int) -> Pass | None:
+        """Return the last pass with so many samples."""
+        passes = (one for one, _ in reversed(self._passes))
+        return next((one for one in passes if one.samples is not None and len(one.samples) == count), None)
 
 
 class Returned:
     """Passes with the tensors that they returned, in this step and the one before."""
 
     def __init__(self) -> None:
-        self._now: _Made = []
+        self._now = _Made()
         """Of this micro-batch."""
-        self._kept: _Made = []
+        self._kept = _Made()
         """Of this step, before its last backward pass."""
-        self._past: _Made = []
+        self._past = _Made()
         """Of the step before."""
         self._aside: tuple[Any, Any, list[Tensor]] | None = None
         """Arguments and results of a call without gradients: it may be a frozen part's."""
@@ -31,18 +59,18 @@ class Returned:
 
     def begin(self) -> None:
         """Begin a step."""
-        self._past, self._kept = self._kept, []
-        self._now, self._aside, self._first_aside = [], None, None
+        self._past, self._kept = self._kept, _Made()
+        self._now, self._aside, self._first_aside = _Made(), None, None
 
     def end_micro_batch(self, *, keep: bool) -> None:
         """Begin a micro-batch; `keep` what was returned in the last one, where another model may be given it yet."""
-        if keep:
-            self._kept += [(one, [tensor.detach() for tensor in made]) for one, made in self._now]
-        self._now, self._first_aside = [], None
+        for one, made in self._now if keep else ():
+            self._kept.add(one, [tensor.detach() for tensor in made])
+        self._now, self._first_aside = _Made(), None
 
     def add(self, found: Pass, made: list[Tensor]) -> None:
         """Add what a pass returned."""
-        self._now.append((found, made))
+        self._now.add(found, made)
 
     def tensors(self) -> list[Tensor]:
         """Return what the passes of this micro-batch have returned."""
@@ -70,24 +98,21 @@ class Returned:
     def source(self, given: Tensor) -> Pass | None:
         """Return the pass of this micro-batch that a tensor came from."""
         self._take_in_aside(given)
-        return _source(given, self._now)
+        found = self._now.find(given)
+        return found[0] if found else None
 
     def place(self, given: Tensor) -> tuple[Pass, int] | None:
         """Return the pass of this micro-batch that returned a tensor, or what it is a view of, and as which of all."""
-        place = _place(given)
-        for found, made in reversed(self._now if place else []):
-            if place in (places := [_place(tensor) for tensor in made]):
-                return found, places.index(place)
-        return None
+        return self._now.find(given)
 
     def earlier_source(self, given: Tensor) -> Pass | None:
         """Return the pass of this step or the one before that a tensor came from, where backward has come through."""
-        return _source(given, self._past + self._kept)
+        found = self._kept.find(given) or self._past.find(given)
+        return found[0] if found else None
 
     def last_of(self, count: int) -> Pass | None:
         """Return the last pass of this micro-batch with so many samples."""
-        same = (one for one, _ in reversed(self._now) if one.samples is not None and len(one.samples) == count)
-        return next(same, None)
+        return self._now.last_of(count)
 
     def _take_in_aside(self, given: Tensor) -> None:
         """Take the last call without gradients for a frozen part of the model if it made a tensor."""
@@ -98,7 +123,7 @@ class Returned:
         if source is not None:
             frozen = Pass(False, 0, torch.zeros(0))
             frozen.of(row_digests(source).cpu())
-            self._now.append((frozen, made))
+            self._now.add(frozen, made)
 
 
 def _holds_either(module: nn.Module, other: nn.Module) -> bool:
@@ -115,10 +140,6 @@ def _may_be_features(given: Tensor, source: Tensor | None) -> bool:
         return False
     of_tokens = given.is_floating_point() and not source.is_floating_point()
     return given.ndim < source.ndim or of_tokens
-
-
-def _source(given: Tensor, passes: _Made) -> Pass | None:
-    return next((one for one, made in reversed(passes) if _shares(given, made)), None)
 
 
 def _shares(given: Tensor, made: Sequence[Tensor]) -> bool:
