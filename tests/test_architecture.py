@@ -2,7 +2,7 @@
 
 import ast
 import graphlib
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -98,6 +98,10 @@ BELOW: dict[str, set[str]] = {
 }  # fmt: skip
 
 
+INSIDE_PARITY = ("recording", "noise", "steps", "causes", "")
+"""The folders of `parity`, each of which may import those before it; its own files stand above them all."""
+
+
 def imported(text: str) -> set[str]:
     """Return all names that a source text imports, anywhere in it, by their dotted names."""
     found: set[str] = set()
@@ -138,6 +142,19 @@ def test_imports_point_one_way(path: Path) -> None:
         inside = module.removeprefix("trainparity.")
         allowed = {here, "__version__", *BELOW[here]}
         assert any(inside == name or inside.startswith(f"{name}.") for name in allowed), f"{path} imports {module}"
+
+
+def folder_of_parity(parts: Sequence[str]) -> int:
+    """Return the place among these of a module of `parity`, by the parts of its name behind that."""
+    return INSIDE_PARITY.index(parts[0] if parts and parts[0] in INSIDE_PARITY else "")
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "parity"], ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_folders_of_parity_import_one_way(path: Path) -> None:
+    here = folder_of_parity(path.relative_to(PACKAGE / "parity").parts)
+    for module in imports(path):
+        if module.startswith("trainparity.parity."):
+            assert folder_of_parity(module.split(".")[2:]) <= here, f"{path} imports {module}"
 
 
 def test_no_modules_import_each_other() -> None:

@@ -390,7 +390,10 @@ PROVED: dict[str, list[Pair]] = {
         (COARSE, {**COARSE, "twin": 9, "given_back": dict.fromkeys(BACK, 0.1)}),
         (COARSE, {**COARSE, "twin": 9, "weights": (0.9,), "rank__loss": ones(T, 1)}),
         ({}, {"gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "layout": {"differentiable": True}}),
-        (TAKEN, {**TAKEN, "gradients": OFF, "rank__micro": ones(T, 1, 1, 256)}),
+        (
+            TAKEN,
+            {**TAKEN, "gradients": OFF, "rank__micro": ones(T, 1, 1, 256), "rank__loss": ones(T, 1, value=1.7)},
+        ),
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
         ({}, {"weights": (-1.0,)}),
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),

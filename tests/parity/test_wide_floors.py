@@ -11,8 +11,8 @@ from torch.optim import AdamW
 
 import trainparity
 from tests.support.against_twins import LABELS, classifier, compared, train_in_parts
-from trainparity.parity.assumed import OF_TWINS
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.noise.assumed import OF_TWINS
 
 Fault = Callable[[nn.Module, AdamW], object]
 """What a wrong loop does before each step from some step on."""

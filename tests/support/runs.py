@@ -11,7 +11,7 @@ from trainparity import workloads
 from trainparity.data import datasets
 from trainparity.data.store import load as load_data
 from trainparity.params import Configuration, Digits, Optimizer, Parity, Timing, Train, Workload
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge
 from trainparity.placement import Placement

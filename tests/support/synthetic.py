@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainparity.parity.difference import Difference
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.backward_passes import SIZE
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher, digest, levels
 from trainparity.parity.recording.trace import Layout, Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.verdict import Verdict
 

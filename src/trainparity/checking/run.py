@@ -13,7 +13,7 @@ from trainparity.launch.code import code_of_run
 from trainparity.launch.runs import run_configuration, run_reference, run_seed
 from trainparity.launch.warm import warm_workers
 from trainparity.params import Configuration, Curves, Params, Precision, reference_name
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.pairs import compare_recipes, load_run, load_twins
 from trainparity.parity.recording.formats import rounds_more_than_fp32
 from trainparity.parity.verdict import Run, judge

@@ -5,15 +5,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trainparity.parity.bias_correction import further
 from trainparity.parity.constant_buffers import without_own_constants
 from trainparity.parity.copied_weights import with_copied_weights
 from trainparity.parity.detail import describe
 from trainparity.parity.ends import at_the_end
 from trainparity.parity.extent import extent
-from trainparity.parity.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.left_out import left_out
-from trainparity.parity.margin import check as check_margin
+from trainparity.parity.noise.bias_correction import further
+from trainparity.parity.noise.floor import AnalyticFloor, Floor, NoiseFloor
+from trainparity.parity.noise.margin import check as check_margin
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
 from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable, shared_steps

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainparity.parity.distance import sketches
+from trainparity.parity.noise.distance import sketches
 from trainparity.parity.recording.trace import Trace
 
 

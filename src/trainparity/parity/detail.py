@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.bias_correction import further
-from trainparity.parity.distance import ALL, KINDS, Compared, distances, multiples, names, norms
-from trainparity.parity.floor import Floor
-from trainparity.parity.identities import other_samples
+from trainparity.parity.noise.bias_correction import further
+from trainparity.parity.noise.distance import ALL, KINDS, Compared, distances, multiples, names, norms
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace, comparable
+from trainparity.parity.steps.identities import other_samples
 from trainparity.records.base import INFINITE, significant
 from trainparity.records.detail import COLUMNS, ROWS, Detail, Fact, Numbers, Strip
 from trainparity.records.verdict import Worst

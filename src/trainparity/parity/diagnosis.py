@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from trainparity.parity.causes import RULES, Evidence, Finding, Rule
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import KINDS, sketches
+from trainparity.parity.noise.distance import KINDS, sketches
 from trainparity.parity.placement import place
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import number
 from trainparity.records.verdict import UNKNOWN, Verdict
 

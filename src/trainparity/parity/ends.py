@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainparity.parity.assumed import OF_TWINS, of_their_way
-from trainparity.parity.distance import ALL, names, ratio, relative, times
 from trainparity.parity.extent import judged_by
-from trainparity.parity.floor import Floor
+from trainparity.parity.noise.assumed import OF_TWINS, of_their_way
+from trainparity.parity.noise.distance import ALL, names, ratio, relative, times
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.statistics_at_the_end import judged_by_statistics
 from trainparity.records.base import INFINITE

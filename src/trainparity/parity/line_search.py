@@ -1,7 +1,7 @@
 """Optimizers that evaluate the loss as often as its values ask for, as with a line search."""
 
 from trainparity.parity.causes.facts import options
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.difference import Difference
 
 _ROUNDED = 4
 """Floors within which what an optimizer is given differs by rounding alone."""

@@ -4,10 +4,10 @@ from functools import cache
 from pathlib import Path
 
 from trainparity.params import REFERENCE, Curves, Params, reference_name
-from trainparity.parity.bias_correction import further
 from trainparity.parity.curves import judge_runs
 from trainparity.parity.detail import describe
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.bias_correction import further
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
 from trainparity.records import layout

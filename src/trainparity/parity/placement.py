@@ -1,7 +1,7 @@
 """The link of an optimizer step's chain on which two runs part, by what was recorded, where no cause is proved."""
 
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.verdict import Link
 
 

@@ -7,9 +7,9 @@ against what is not clipped yet; and a gradient that carries a loss scale there,
 import torch
 from torch import Tensor
 
-from trainparity.parity.after_backward import kept_after_backward, made_by_backward
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.after_backward import kept_after_backward, made_by_backward
 
 
 def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:

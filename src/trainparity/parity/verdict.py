@@ -6,26 +6,26 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainparity.parity.assumed import OF_TWINS, assumed_only
-from trainparity.parity.bias_correction import IN_WINDOWS, further, outgrown
 from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.averages import written_in_one_run
 from trainparity.parity.causes.ranks import agree, disagreement
 from trainparity.parity.diagnosis import explain
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
-from trainparity.parity.floor import Floor
 from trainparity.parity.line_search import line_search_parts
-from trainparity.parity.margin import margin_of
+from trainparity.parity.noise.assumed import OF_TWINS, assumed_only
+from trainparity.parity.noise.bias_correction import IN_WINDOWS, further, outgrown
+from trainparity.parity.noise.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
+from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.margin import margin_of
+from trainparity.parity.noise.resolution import gradient_width, resolutions, update_noise, update_width
+from trainparity.parity.noise.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.conditions import REDUCTION, differing
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
-from trainparity.parity.resolution import gradient_width, resolutions, update_noise, update_width
-from trainparity.parity.too_wide import APART, LOST, hardly_apart, too_wide
+from trainparity.parity.steps.difference import Difference
 from trainparity.parity.unclipped import unclipped
 from trainparity.records.base import INFINITE
 from trainparity.records.names import some

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tests.support.against_twins import train
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF, number_format
 from trainparity.parity.recording.perturb import Noise, OtherOrder, perturb
 from trainparity.parity.recording.trace import Trace

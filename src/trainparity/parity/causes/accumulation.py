@@ -2,10 +2,10 @@
 
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
 from trainparity.parity.causes.passes import forward_passes, see_other_samples, without_own_samples
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
+from trainparity.parity.noise.distance import sketches
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 from trainparity.records.numbers import number
 
 

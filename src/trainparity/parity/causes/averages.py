@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

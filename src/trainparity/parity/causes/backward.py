@@ -4,7 +4,6 @@ import math
 
 import torch
 
-from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
@@ -19,9 +18,10 @@ from trainparity.parity.causes.passes import (
     same_cut,
     without_gradient,
 )
-from trainparity.parity.difference import Difference
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, made
+from trainparity.parity.steps.after_backward import kept_after_backward
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

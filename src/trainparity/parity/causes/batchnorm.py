@@ -1,12 +1,12 @@
 """Batch normalisation over another number of samples."""
 
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.comparable_rows import calls
-from trainparity.parity.difference import Difference
-from trainparity.parity.hidden_passes import further_on
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.comparable_rows import calls
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.hidden_passes import further_on
 
 
 @rule(

@@ -1,10 +1,10 @@
 """Buffers alone."""
 
-from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import same_cut
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
+from trainparity.parity.noise.distance import ALL
+from trainparity.parity.steps.carried import carried_on
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.after_backward import kept_after_backward, made_and_recorded
 from trainparity.parity.causes.clipping import part_kept
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
+from trainparity.parity.noise.distance import sketches
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.after_backward import kept_after_backward, made_and_recorded
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.difference import Difference
 
 SETTING = "setting/"
 _HOW = ("foreach", "fused", "capturable", "differentiable")

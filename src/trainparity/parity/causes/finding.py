@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
 from trainparity.records.verdict import Link
 

@@ -2,7 +2,6 @@
 
 import torch
 
-from trainparity.parity.carried import carried_on
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import (
     EQUAL,
@@ -13,12 +12,13 @@ from trainparity.parity.causes.passes import (
     same_cut,
     same_start,
 )
-from trainparity.parity.difference import Difference
-from trainparity.parity.hidden_passes import further_on, scaled_and_back
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.other_arithmetic import OTHER_ARITHMETIC
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made
-from trainparity.parity.sketch_pairs import Pairs
+from trainparity.parity.steps.carried import carried_on
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.hidden_passes import further_on, scaled_and_back
+from trainparity.parity.steps.other_arithmetic import OTHER_ARITHMETIC
+from trainparity.parity.steps.sketch_pairs import Pairs
 from trainparity.records.names import some
 
 

@@ -4,10 +4,10 @@ import torch
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import outputs_agree
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, norms
-from trainparity.parity.floor import NOTHING_ELSE
+from trainparity.parity.noise.distance import ALL, norms
+from trainparity.parity.noise.floor import NOTHING_ELSE
 from trainparity.parity.recording.names import INPUT
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
 

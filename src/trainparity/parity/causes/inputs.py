@@ -7,10 +7,10 @@ from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import same_cut
 from trainparity.parity.causes.precision import rounded_alike
 from trainparity.parity.causes.samples import at_their_places
-from trainparity.parity.difference import Difference
-from trainparity.parity.identities import identities, over_the_run
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import OUTPUT, made
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.identities import identities, over_the_run
 
 
 @rule(

@@ -1,8 +1,8 @@
 """Samples of other lengths: padded, or cut off."""
 
-from trainparity.parity.difference import Difference
-from trainparity.parity.identities import identities, over_the_run, same_over_the_run, without
 from trainparity.parity.recording.names import INPUT, depends_on_cut
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.identities import identities, over_the_run, same_over_the_run, without
 
 BY_CHANCE = 0.05
 """Probability below which what is seen of the steps of both runs is not so by chance."""

@@ -4,15 +4,15 @@ import math
 
 import torch
 
-from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.batchnorm import sizes
 from trainparity.parity.causes.by_hand import scaled_always
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import SAME_COUNT, adds_up, count_of, loss_times, other_loss, same_cut, same_start
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.distance import sketches
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.after_backward import kept_after_backward
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
 
 

@@ -2,8 +2,8 @@
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import see_other_samples
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import module_of
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

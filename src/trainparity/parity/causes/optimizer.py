@@ -6,10 +6,10 @@ import torch
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.updates import evaluated_several_times, traced_since
+from trainparity.parity.noise.distance import ALL
+from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.updates import evaluated_several_times, traced_since
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

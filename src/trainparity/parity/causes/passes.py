@@ -5,13 +5,13 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from trainparity.parity.after_backward import AS_MADE, made_by_backward
 from trainparity.parity.causes.batchnorm import rows_per_pass
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, sketches
-from trainparity.parity.fitting import fit
+from trainparity.parity.noise.distance import ALL, sketches
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.after_backward import AS_MADE, made_by_backward
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 
 
 def same_start(difference: Difference) -> bool:

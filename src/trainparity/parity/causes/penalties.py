@@ -7,10 +7,10 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, loss_times, own_gradients_agree, parameters_beyond, same_start
-from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import fit
 from trainparity.parity.recording.names import module_of
-from trainparity.parity.zero_weights import of_the_loss
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
+from trainparity.parity.steps.zero_weights import of_the_loss
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

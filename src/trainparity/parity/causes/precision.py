@@ -3,8 +3,8 @@
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.trace import Layout
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
 
 

@@ -5,8 +5,8 @@ import torch
 from trainparity.parity.causes.batchnorm import rows_per_pass
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import EQUAL, one_passes_more_aside, only_inside, same_cut
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.names import INPUT, inside, module_of
+from trainparity.parity.steps.difference import Difference
 
 
 @rule(

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import backward_makes_equal, own_alone, see_other_samples
-from trainparity.parity.difference import Difference
 from trainparity.parity.recording.clipping import NO_CLIP
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
 

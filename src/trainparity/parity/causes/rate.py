@@ -6,9 +6,9 @@ from torch import Tensor
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.optimizer import lost_at_the_start
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
+from trainparity.parity.noise.distance import sketches
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

@@ -11,7 +11,7 @@ from trainparity.parity.causes.passes import (
     same_cut,
     same_start,
 )
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

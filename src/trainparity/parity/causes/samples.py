@@ -8,10 +8,10 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.lengths import BY_CHANCE, is_cut_off, of_other_length
 from trainparity.parity.causes.passes import one_passes_more_aside, passes_by_size, same_cut, without_own_samples
 from trainparity.parity.causes.ranks import part_on_purpose
-from trainparity.parity.difference import Difference
-from trainparity.parity.identities import identities, over_the_run, same_over_the_run, without
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.identities import identities, over_the_run, same_over_the_run, without
 
 
 def _samples_differ(difference: Difference) -> bool:

@@ -2,10 +2,10 @@
 
 import math
 
-from trainparity.parity.after_backward import kept_after_backward
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import count_of, own_gradients_agree
-from trainparity.parity.difference import Difference
+from trainparity.parity.steps.after_backward import kept_after_backward
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
 
 

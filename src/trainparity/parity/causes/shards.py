@@ -5,9 +5,9 @@ from torch import Tensor
 
 from trainparity.parity.causes.clipping import GROWN
 from trainparity.parity.causes.finding import Finding, listed, rule
-from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 
 
 @rule(

@@ -6,10 +6,10 @@ from torch import Tensor
 from trainparity.parity.causes.facts import state_norms
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.precision import stored_alike
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.distance import ALL
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
 

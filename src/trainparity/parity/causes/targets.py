@@ -12,11 +12,11 @@ from trainparity.parity.causes.passes import (
     same_cut,
     without_gradient,
 )
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import sketches
-from trainparity.parity.fitting import fit
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.distance import sketches
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import made
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import fit
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

@@ -6,9 +6,9 @@ from torch import Tensor
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.precision import stored_otherwise
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, norms, stored_rounding
+from trainparity.parity.noise.distance import ALL, norms, stored_rounding
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
 

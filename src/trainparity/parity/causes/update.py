@@ -5,9 +5,9 @@ import torch
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import backward_makes_equal
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import ALL, names
-from trainparity.parity.updates import parted_before
+from trainparity.parity.noise.distance import ALL, names
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.updates import parted_before
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

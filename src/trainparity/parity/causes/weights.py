@@ -8,11 +8,11 @@ from torch import Tensor
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import forward_passes
-from trainparity.parity.difference import Difference
-from trainparity.parity.fitting import combine
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.fitting import combine
 from trainparity.records.names import some
 from trainparity.records.numbers import number
 

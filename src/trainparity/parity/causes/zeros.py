@@ -3,9 +3,9 @@
 from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, parameters_beyond, same_start
-from trainparity.parity.difference import Difference
-from trainparity.parity.hidden_passes import parted_at_weights
-from trainparity.parity.zero_weights import silent, without_effect
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.hidden_passes import parted_at_weights
+from trainparity.parity.steps.zero_weights import silent, without_effect
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

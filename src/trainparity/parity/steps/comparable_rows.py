@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import torch
 
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, module_of, of_whole
-from trainparity.parity.sketch_pairs import Pairs
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.sketch_pairs import Pairs
+from trainparity.parity.steps.step_pair import StepPair
 
 
 def comparable(step: StepPair, outputs: Sequence[str]) -> list[str]:

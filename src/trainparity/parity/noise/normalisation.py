@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, norms, relative
-from trainparity.parity.margin import MARGIN, margin_of
+from trainparity.parity.noise.distance import Compared, norms, relative
+from trainparity.parity.noise.margin import MARGIN, margin_of
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
 from trainparity.parity.recording.trace import Trace

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 

@@ -6,12 +6,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, distances, names, sketches, times
-from trainparity.parity.fitting import fit
-from trainparity.parity.floor import Floor
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.distance import Compared, distances, names, sketches, times
+from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, module_of
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.fitting import fit
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.fitting import fit
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.steps.fitting import fit
 
 
 def kept_after_backward(trace: Trace, row: int) -> float:

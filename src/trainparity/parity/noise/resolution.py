@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import KINDS, Judged, names, norms, ratio, stored_rounding
-from trainparity.parity.floor import NOTHING_ELSE, Floor
+from trainparity.parity.noise.distance import KINDS, Judged, names, norms, ratio, stored_rounding
+from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.verdict import Resolution

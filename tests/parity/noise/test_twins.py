@@ -11,9 +11,9 @@ from torch import nn
 
 from tests.support.against_twins import compared, train_towards_one
 from tests.support.synthetic import all_but, scaled, trace, twins
-from trainparity.parity.floor import NoiseFloor
+from trainparity.parity.noise.floor import NoiseFloor
+from trainparity.parity.noise.twins import of_another_run
 from trainparity.parity.recording.trace import Trace
-from trainparity.parity.twins import of_another_run
 from trainparity.parity.verdict import judge_traces
 
 OTHER_CODE = {"from the start": scaled(1.001), "from a later step": scaled(1.01, since=2)}

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import norms
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.distance import norms
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.cancelling_biases import of_cancelling_biases
-from trainparity.parity.distance import (
+from trainparity.parity.noise.cancelling_biases import of_cancelling_biases
+from trainparity.parity.noise.distance import (
     KINDS,
     Compared,
     distances,
@@ -20,12 +20,12 @@ from trainparity.parity.distance import (
     stored_rounding,
     with_all,
 )
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
+from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.noise.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
+from trainparity.parity.noise.twins import FEW, of_another_run, of_another_update, seen_as
+from trainparity.parity.noise.unrecorded_steps import left_to_rounding
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace, comparable
-from trainparity.parity.twins import FEW, of_another_run, of_another_update, seen_as
-from trainparity.parity.unrecorded_steps import left_to_rounding
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from trainparity.parity.distance import distances
-from trainparity.parity.floor import Floor
+from trainparity.parity.noise.distance import distances
+from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.resolution import gradient_width, update_width
 from trainparity.parity.recording.trace import Trace
-from trainparity.parity.resolution import gradient_width, update_width
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact
 from trainparity.records.verdict import Worst

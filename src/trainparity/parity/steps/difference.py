@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
-from trainparity.parity.chained_step import ChainedStep
-from trainparity.parity.distance import ALL, KINDS, Compared, names, times
-from trainparity.parity.hidden_passes import other_loss_of_same_bits, passes_part
-from trainparity.parity.updates import made_otherwise
+from trainparity.parity.noise.distance import ALL, KINDS, Compared, names, times
+from trainparity.parity.steps.chained_step import ChainedStep
+from trainparity.parity.steps.hidden_passes import other_loss_of_same_bits, passes_part
+from trainparity.parity.steps.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]
 

@@ -9,15 +9,15 @@ from collections.abc import Collection, Sequence
 
 import torch
 
-from trainparity.parity.after_backward import kept_after_backward
-from trainparity.parity.chain import REROUNDED, ROUNDED
-from trainparity.parity.chained_step import ChainedStep
-from trainparity.parity.comparable_rows import passed_alike
-from trainparity.parity.distance import times
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.other_arithmetic import has_weights
+from trainparity.parity.noise.distance import times
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made
-from trainparity.parity.zero_weights import without_effect
+from trainparity.parity.steps.after_backward import kept_after_backward
+from trainparity.parity.steps.chain import REROUNDED, ROUNDED
+from trainparity.parity.steps.chained_step import ChainedStep
+from trainparity.parity.steps.comparable_rows import passed_alike
+from trainparity.parity.steps.other_arithmetic import has_weights
+from trainparity.parity.steps.zero_weights import without_effect
 
 
 def passes_part(step: ChainedStep) -> bool:

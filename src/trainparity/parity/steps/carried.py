@@ -1,9 +1,9 @@
 """What steps before have made otherwise, within the floor, and a forward pass carries on."""
 
-from trainparity.parity.difference import Difference
-from trainparity.parity.distance import Compared, names
+from trainparity.parity.noise.distance import Compared, names
 from trainparity.parity.recording.names import module_of
-from trainparity.parity.sketch_pairs import Pairs
+from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.sketch_pairs import Pairs
 
 
 def carried_on(difference: Difference, first: str) -> list[str]:

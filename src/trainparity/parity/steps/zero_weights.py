@@ -1,6 +1,6 @@
 """Weights that are zero: they hide from all that comes after what they are given, but not from their own gradient."""
 
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.step_pair import StepPair
 
 
 def silent(step: StepPair) -> list[set[str]]:

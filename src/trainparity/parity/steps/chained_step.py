@@ -2,8 +2,8 @@
 
 from functools import cached_property
 
-from trainparity.parity.chain import Chain
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.chain import Chain
+from trainparity.parity.steps.step_pair import StepPair
 
 
 class ChainedStep(StepPair):

@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Collection, Sequence
 
-from trainparity.parity.margin import is_coarse
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums, made, module_of
-from trainparity.parity.sketch_pairs import Pairs
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.sketch_pairs import Pairs
+from trainparity.parity.steps.step_pair import StepPair
 
 
 def further_than_twins(step: StepPair, values: Pairs, other_bits: Collection[str]) -> list[str]:

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from trainparity.parity.comparable_rows import called_otherwise, calls, comparable, passed_alike
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.other_arithmetic import first_other_bits, further_than_twins
+from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
-from trainparity.parity.sketch_pairs import Pairs
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.comparable_rows import called_otherwise, calls, comparable, passed_alike
+from trainparity.parity.steps.other_arithmetic import first_other_bits, further_than_twins
+from trainparity.parity.steps.sketch_pairs import Pairs
+from trainparity.parity.steps.step_pair import StepPair
 
 
 @dataclass(frozen=True)

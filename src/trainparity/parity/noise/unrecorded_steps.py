@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, norms, ratio, with_all
-from trainparity.parity.margin import MARGIN, margin_of
+from trainparity.parity.noise.distance import Compared, norms, ratio, with_all
+from trainparity.parity.noise.margin import MARGIN, margin_of
 from trainparity.parity.recording.trace import Trace
 
 

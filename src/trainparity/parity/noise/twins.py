@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Judged, distances, norms, rounding, sketches
-from trainparity.parity.normalisation import amplified, decomposes
+from trainparity.parity.noise.distance import Judged, distances, norms, rounding, sketches
+from trainparity.parity.noise.normalisation import amplified, decomposes
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.names import some

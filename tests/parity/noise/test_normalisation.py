@@ -9,8 +9,8 @@ from torch import Tensor, nn
 import trainparity
 from tests.support import synthetic
 from trainparity.parity.compare import compare_folders
-from trainparity.parity.distance import distances
-from trainparity.parity.normalisation import amplified
+from trainparity.parity.noise.distance import distances
+from trainparity.parity.noise.normalisation import amplified
 from trainparity.parity.recording.sketch import LEVELS, levels
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.verdict import Verdict

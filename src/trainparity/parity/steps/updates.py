@@ -9,10 +9,10 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.distance import Compared, norms, rounding, sketches, times
-from trainparity.parity.margin import is_coarse
-from trainparity.parity.normalisation import decomposes
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.noise.distance import Compared, norms, rounding, sketches, times
+from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.noise.normalisation import decomposes
+from trainparity.parity.steps.step_pair import StepPair
 
 
 def made_otherwise(step: StepPair) -> list[str]:

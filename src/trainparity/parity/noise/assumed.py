@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from trainparity.parity.distance import distances, names
-from trainparity.parity.floor import Floor
+from trainparity.parity.noise.distance import distances, names
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.numbers import exact
 

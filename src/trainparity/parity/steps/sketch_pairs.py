@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.fitting import fit
-from trainparity.parity.step_pair import StepPair
+from trainparity.parity.steps.fitting import fit
+from trainparity.parity.steps.step_pair import StepPair
 
 
 class Pairs:
