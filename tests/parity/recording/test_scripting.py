@@ -52,3 +52,25 @@ def test_a_model_is_scripted_in_a_traced_step(
     if not twin:  # whose noise is drawn for the pass beside the script, too
         assert torch.equal(plain.arrays["weight/digest"], scripted.arrays["weight/digest"])
     assert plain.layout.activations == scripted.layout.activations
+
+
+def test_a_forward_that_the_loop_puts_in_the_place_of_ours_stays(tmp_path: Path) -> None:
+    class Patched(Own):
+        def forward(self, batch: Tensor) -> Tensor:
+            return super().forward(batch)
+
+    def doubled(self: Patched, batch: Tensor) -> Tensor:
+        return 2 * Own.forward(self, batch)
+
+    model = Patched()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path, interval=1):
+        for step, batch in enumerate(torch.randn(3, 16, 8)):
+            optimizer.zero_grad()
+            if step == 1:
+                Patched.forward = doubled  # type: ignore[method-assign]
+                torch.jit.script(model.head)
+            model(batch).square().mean().backward()
+            optimizer.step()
+    assert Patched.forward is doubled
+    assert Trace.load(tmp_path).layout.steps == [0, 1, 2]

@@ -18,6 +18,9 @@ _watched: dict[type[nn.Module], dict[int, Around]] = {}
 """By class and the identity of a model. The class's function is replaced: copies and replicas of a model share its
 attributes, and an attribute would bind them to the model itself."""
 
+_replaced: dict[type[nn.Module], tuple[Callable[..., Any], Callable[..., Any]]] = {}
+"""A class's own `forward`, and what stands in its place."""
+
 
 def watch(model: nn.Module, around: Around) -> None:
     """Call `around` in place of a model's `forward`; PyTorch's own classes are left as they are."""
@@ -38,7 +41,9 @@ def forget(model: nn.Module) -> None:
     del _watched[kind][id(model)]
     if not _watched[kind]:
         del _watched[kind]
-        kind.forward = kind.forward.__wrapped__  # type: ignore[attr-defined]
+        original, ours = _replaced.pop(kind)
+        if kind.forward is ours:  # else the loop has put another in its place
+            kind.forward = original
 
 
 def _replace(kind: type[nn.Module]) -> None:
@@ -53,19 +58,20 @@ def _replace(kind: type[nn.Module]) -> None:
         return around(self, original, inputs, keywords)
 
     kind.forward = forward
+    _replaced[kind] = original, forward
 
 
 @contextmanager
 def as_written() -> Iterator[None]:
     """Have classes their own `forward`, as who reads its source and names wants it."""
-    ours = {kind: kind.forward for kind in _watched}
-    for kind, forward in ours.items():
-        kind.forward = forward.__wrapped__  # type: ignore[attr-defined]
+    held = {kind: both for kind, both in _replaced.items() if kind.forward is both[1]}
+    for kind, (original, _) in held.items():
+        kind.forward = original
     try:
         yield
     finally:
-        for kind, forward in ours.items():
-            kind.forward = forward
+        for kind, (_, ours) in held.items():
+            kind.forward = ours
 
 
 def in_progress(model: nn.Module) -> FrameType | None:
