@@ -60,7 +60,12 @@ def whole(*shape: int) -> torch.Tensor:
         ({}, {"state__norm": NOTHING_KEPT_AT_TWO}, "optimizer-state"),
         (COARSE, {**COARSE, "state__norm": TWICE_SINCE_TWO}, "optimizer-state"),
         ({}, {"evaluating": torch.tensor([[False, False, False, True, False]] * T)}, "eval-mode"),
-        ({}, {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0)}, "grad-scaler"),
+        (
+            {},
+            {"scale__left": torch.ones(T, dtype=torch.bool), "scale__value": torch.full((T,), 8.0),
+             "gradients": scaled(8)},
+            "grad-scaler",
+        ),
         ({"layout": {"choices": {"search": "None"}}}, {"layout": {"choices": {"search": "wolfe"}}}, "optimizer-state"),
         ({}, {"frozen": ~all_but("a.bias")}, "frozen-parameter"),
         ({}, {"held": all_but("a.bias")}, "parameters-not-updated"),

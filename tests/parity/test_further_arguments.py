@@ -1,5 +1,6 @@
 """Parts that are given what other parts made beside their input, as a denoiser the text that an encoder has read."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -126,30 +127,39 @@ def test_a_part_that_returns_quantised_numbers_is_recorded(tmp_path: Path) -> No
     assert (found.verdict, found.cause) == ("different", "loss-normalisation"), found.explanation
 
 
-class WithCode(nn.Module):
-    """Returns its code beside what it makes of it, with most of its numbers left out."""
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sparse": lambda code: code.to_sparse(),
+    "compressed rows": lambda code: code.to_sparse_csr(),
+    "nested": lambda code: torch.nested.as_nested_tensor([*code]),
+    "jagged": lambda code: torch.nested.as_nested_tensor([*code], layout=torch.jagged),
+}
 
-    def __init__(self, layout: torch.layout) -> None:
+
+class WithCode(nn.Module):
+    """Returns its code in another form beside what it makes of it."""
+
+    def __init__(self, form: str) -> None:
         super().__init__()
-        self.code, self.head, self.layout = nn.Linear(8, 16), nn.Linear(16, 4), layout
+        self.code, self.head, self.form = nn.Linear(8, 16), nn.Linear(16, 4), form
 
     def forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         code = self.code(batch)
-        return self.head(torch.tanh(code)), code.to_sparse(layout=self.layout)
+        return self.head(torch.tanh(code)), FORMS[self.form](code)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_a_model_that_returns_sparse_numbers_is_recorded(layout: torch.layout, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*(Sparse CSR tensor support|nested tensors).*")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_model_may_return_numbers_in_any_form(form: str, tmp_path: Path) -> None:
     def train(scale: float, folder: Path, twin: int) -> None:
         torch.manual_seed(0)
-        model = WithCode(layout)
+        model = WithCode(form)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
             for batch in torch.randn(4, 16, 8):
                 optimizer.zero_grad()
                 made, code = model(batch)
-                (scale * (cross_entropy(made, torch.arange(16) % 4) + code.to_dense().square().mean())).backward()
+                plain = code.to_padded_tensor(0.0) if code.is_nested else code.to_dense()
+                (scale * (cross_entropy(made, torch.arange(16) % 4) + plain.square().mean())).backward()
                 optimizer.step()
 
     assert compared(partial(train, 1.0), partial(train, 1.0), tmp_path / "right").verdict == "bitwise"

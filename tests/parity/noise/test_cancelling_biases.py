@@ -105,3 +105,40 @@ def test_one_that_is_zero_to_the_bit_in_the_reference_alone_is_rounding_to_the_e
     verdict = compared(partial(rank, bias, at_once=False), partial(rank, bias, at_once=True), tmp_path)
     assert verdict.verdict == "equivalent", verdict.reason
     assert not Trace.load(tmp_path / "reference").arrays["gradient/norm"][:, 3].any()
+
+
+class WithDeadBranch(nn.Module):
+    """A branch that is multiplied by zero has a gradient of zeros, in twins too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch, self.body, self.head = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(16, 5)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        scores: Tensor = self.head(torch.tanh(self.body(batch)) + 0 * self.branch(batch))
+        return scores
+
+
+def train_beside(decay: float, rate: float, parts: int, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = WithDeadBranch()
+    branch = {"params": model.branch.parameters(), "weight_decay": decay, "lr": rate}
+    others = {"params": [*model.body.parameters(), *model.head.parameters()]}
+    optimizer = torch.optim.AdamW([branch, others], lr=1e-3)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for batch in torch.randn(5, 16, 8, generator=torch.Generator().manual_seed(1)):
+            optimizer.zero_grad()
+            for some in batch.chunk(parts):
+                (model(some).square().mean() / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("decay", "rate", "cause"),
+    [(0.01, 1e-3, None), (0.1, 1e-3, "optimizer-state"), (0.0, 1e-3, "optimizer-state"), (0.01, 1e-2, "learning-rate")],
+)
+def test_what_decay_alone_moves_is_no_rounding(decay: float, rate: float, cause: str | None, tmp_path: Path) -> None:
+    reference, other = partial(train_beside, 0.01, 1e-3, 1), partial(train_beside, decay, rate, 2)
+    for number, runs in enumerate([(reference, other), (other, reference)]):
+        verdict = compared(*runs, tmp_path / str(number))
+        assert (verdict.verdict, verdict.cause) == ("different" if cause else "equivalent", cause), verdict.explanation

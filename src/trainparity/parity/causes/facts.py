@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from trainparity.parity.noise.distance import sketches
 from trainparity.parity.steps.difference import Difference
 
 SETTING = "setting/"
@@ -104,14 +105,16 @@ _COMPUTED = 1e-3
 
 
 def updated(difference: Difference) -> Tensor:
-    """Return which parameters both optimizers hold, with a gradient in a run, at each step: bool [T, P]."""
+    """Return which parameters both optimizers hold, and in a run have a gradient or move, at each step: bool [T, P]."""
     held, other = (trace.arrays["held"] for trace in difference.traces)
-    ours, theirs = (trace.arrays["gradient/norm"] != 0 for trace in difference.traces)
+    ours, theirs = (
+        (trace.arrays["gradient/norm"] != 0) | (sketches(trace, "update") != 0).any(2) for trace in difference.traces
+    )
     return held & other & (ours | theirs)
 
 
 def held(difference: Difference) -> Tensor:
-    """Return the parameters that both optimizers hold at the step, with a gradient in a run: bool [P]."""
+    """Return the parameters that both optimizers hold at the step, and in a run have a gradient or move: bool [P]."""
     return updated(difference)[difference.row]
 
 

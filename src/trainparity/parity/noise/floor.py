@@ -21,7 +21,7 @@ from trainparity.parity.noise.distance import (
     with_all,
 )
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import amplified, decomposes, jumping, passed_on, without_jumps
+from trainparity.parity.noise.normalisation import amplified, decomposes, jumping, of_nothing, passed_on, without_jumps
 from trainparity.parity.noise.twins import FEW, of_another_run, of_another_update, seen_as
 from trainparity.parity.noise.unrecorded_steps import left_to_rounding
 from trainparity.parity.recording.integrity import flaw
@@ -76,6 +76,7 @@ class NoiseFloor:
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self._floors: dict[Compared, Tensor] = {}
         self._of_biases = of_cancelling_biases(reference)
+        self._noisy = torch.stack([(norms(twin, "gradient") != 0).any(0) for twin in twins]).any(0)
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
         self.flaw = self.flaw or of_another_update(reference, twins, self._floors["gradient"])
@@ -119,6 +120,7 @@ class NoiseFloor:
             floor = torch.maximum(floor, self._of_biases)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
+            floor = torch.maximum(floor, of_nothing(reference, kind, self._noisy))
             floor = torch.maximum(floor, passed_on(reference, kind, self._of_biases))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not

@@ -44,19 +44,28 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
-    moved = each * norms(reference, "update") + _of_nothing(reference) * (_TURNED / margin)
-    return _relative(reference, kind, moved)
+    return _relative(reference, kind, each * norms(reference, "update"))
 
 
-def _of_nothing(reference: Trace) -> Tensor:
-    """Return how long an update is with elements as large as the largest, where a gradient is zeros: [T, P]; else 0."""
+def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tensor) -> Tensor:
+    """Return how far updates, or weights, may be apart of gradients that cancel to the bit in the reference; as above.
+
+    As a constant's that two passes are given with opposite signs: noise makes elements as large as the largest of it.
+
+    Args:
+        reference: The run.
+        kind: What the distance is of.
+        noisy: Parameters that twins have a gradient of: bool [P]. What is zero in all of them is no matter of rounding.
+    """
     updates = norms(reference, "update").double()
+    if reference.layout.optimizer in _LINEAR or not (noisy := noisy & (norms(reference, "gradient") == 0).all(0)).any():
+        return torch.zeros(*updates.shape[:1], updates.shape[1] + 1, dtype=torch.float64)
     sizes = torch.tensor(
         [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
     ).sqrt()
     largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
-    present = reference.arrays["held"] & ~reference.arrays["frozen"] & ~reference.arrays["rank/missing"].any(1)
-    return torch.where(present & (norms(reference, "gradient") == 0), largest * sizes, 0.0)
+    moved = torch.where(noisy & (updates == 0), largest * sizes, 0.0)
+    return _relative(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
 
 
 def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:

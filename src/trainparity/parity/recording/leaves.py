@@ -62,8 +62,6 @@ def _drops(module: nn.Module) -> bool:
 
 
 def alias(tensor: Tensor) -> Tensor:
-    """Return a view of a tensor: the gradient that comes to it is the loss's alone. Of sparse ones there are none."""
-    return tensor.view_as(tensor) if tensor.grad_fn is not None and tensor.layout in _VIEWED else tensor
-
-
-_VIEWED = {torch.strided, torch.jagged}
+    """Return a view of a tensor: the gradient that comes to it is the loss's alone. Not of sparse and nested ones."""
+    viewed = tensor.layout == torch.strided and not tensor.is_nested
+    return tensor.view_as(tensor) if tensor.grad_fn is not None and viewed else tensor
