@@ -37,8 +37,12 @@ class Evaluations:
 
 
 def _lengths(model: nn.Module) -> Tensor | None:
-    """Return the norm of each trained parameter, by which a change is seen; None where they are sharded."""
-    weights = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
+    """Return the norm of each trained parameter, by which a change is seen; None where they are sharded.
+
+    Not of sparse ones, which PyTorch 2.11 has no norm for in a list.
+    """
+    trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+    weights = [parameter.detach() for parameter in trained if parameter.layout == torch.strided]
     if not weights or any(is_dtensor(weight) or weight.device != weights[0].device for weight in weights):
         return None
     return torch.stack([length.double() for length in torch._foreach_norm(weights)])
