@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import sketches
 from trainparity.parity.steps.difference import Difference
 
 SETTING = "setting/"
@@ -106,16 +105,21 @@ _COMPUTED = 1e-3
 
 def updated(difference: Difference) -> Tensor:
     """Return which parameters both optimizers hold, and in a run have a gradient or move, at each step: bool [T, P]."""
-    held, other = (trace.arrays["held"] for trace in difference.traces)
-    ours, theirs = (
-        (trace.arrays["gradient/norm"] != 0) | (sketches(trace, "update") != 0).any(2) for trace in difference.traces
-    )
-    return held & other & (ours | theirs)
+    return _updated(difference, slice(None))
 
 
 def held(difference: Difference) -> Tensor:
     """Return the parameters that both optimizers hold at the step, and in a run have a gradient or move: bool [P]."""
-    return updated(difference)[difference.row]
+    return _updated(difference, difference.row)
+
+
+def _updated(difference: Difference, rows: int | slice) -> Tensor:
+    kept = [{name: trace.arrays[name][rows] for name in _OF_UPDATES} for trace in difference.traces]
+    works = [(k["gradient/norm"] != 0) | (k["weight/sketch"] != k["start/sketch"]).any(-1) for k in kept]
+    return kept[0]["held"] & kept[1]["held"] & (works[0] | works[1])
+
+
+_OF_UPDATES = ("held", "gradient/norm", "start/sketch", "weight/sketch")
 
 
 def close(left: Tensor, right: Tensor) -> bool:

@@ -74,9 +74,11 @@ def _moved_beside(left: Trace, right: Trace) -> Tensor:
 
     As an average that a hook of the optimizer's step updates, or the loop after the step. No optimizer holds them.
     """
-    held = (left.arrays["held"] | right.arrays["held"]).any(0)
+    beside = ~(left.arrays["held"] | right.arrays["held"]).any(0)
+    if not beside.any():  # as of most models
+        return torch.zeros_like(left.arrays["held"])
     moves = torch.stack([torch.linalg.vector_norm(sketches(trace, "update"), dim=2) for trace in (left, right)])
-    found: Tensor = ((moves[0] > 0) ^ (moves[1] > 0)) & ~held
+    found: Tensor = ((moves[0] > 0) ^ (moves[1] > 0)) & beside
     if not found.any():
         return found
     ours, theirs = (_next_starts(trace) for trace in (left, right))

@@ -58,13 +58,12 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
         noisy: Parameters that twins have a gradient of: bool [P]. What is zero in all of them is no matter of rounding.
     """
     updates = norms(reference, "update").double()
-    if reference.layout.optimizer in _LINEAR or not (noisy := noisy & (norms(reference, "gradient") == 0).all(0)).any():
-        return torch.zeros(*updates.shape[:1], updates.shape[1] + 1, dtype=torch.float64)
+    cancel = noisy & (norms(reference, "gradient") == 0).all(0) & (reference.layout.optimizer not in _LINEAR)
     sizes = torch.tensor(
         [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
     ).sqrt()
     largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
-    moved = torch.where(noisy & (updates == 0), largest * sizes, 0.0)
+    moved = torch.where(cancel & (updates == 0), largest * sizes, 0.0)
     return _relative(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
 
 

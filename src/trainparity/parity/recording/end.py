@@ -13,7 +13,7 @@ from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
 from trainparity.parity.recording.statistics import Statistics
 from trainparity.parity.recording.structure import Structure
-from trainparity.parity.recording.tensors import is_freed
+from trainparity.parity.recording.tensors import is_freed, is_strided
 from trainparity.parity.recording.unrecorded import Unrecorded
 
 
@@ -77,8 +77,7 @@ class End:
         self._unrecorded.close()
 
     def _state(self) -> "_State":
-        strided = self._one.layout == torch.strided and not self._one.is_nested
-        where = self._one.data_ptr() if strided and not is_dtensor(self._one) else 0
+        where = self._one.data_ptr() if is_strided(self._one) and not is_dtensor(self._one) else 0
         return _State(self._one._version, where, self._one.dtype)
 
     def _is_in(self, part: nn.Module) -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.passes import Pass
+from trainparity.parity.recording.tensors import is_strided
 
 
 class Evaluations:
@@ -42,7 +43,7 @@ def _lengths(model: nn.Module) -> Tensor | None:
     Not of sparse ones, which PyTorch 2.11 has no norm for in a list.
     """
     trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
-    weights = [parameter.detach() for parameter in trained if parameter.layout == torch.strided]
+    weights = [parameter.detach() for parameter in trained if is_strided(parameter)]
     if not weights or any(is_dtensor(weight) or weight.device != weights[0].device for weight in weights):
         return None
     return torch.stack([length.double() for length in torch._foreach_norm(weights)])

@@ -13,7 +13,7 @@ from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.names import GIVEN
 from trainparity.parity.recording.perturb import Noise, OtherOrder, sums_over_rows
-from trainparity.parity.recording.tensors import has_rows
+from trainparity.parity.recording.tensors import has_rows, is_strided
 
 
 class Leaves:
@@ -63,5 +63,4 @@ def _drops(module: nn.Module) -> bool:
 
 def alias(tensor: Tensor) -> Tensor:
     """Return a view of a tensor: the gradient that comes to it is the loss's alone. Not of sparse and nested ones."""
-    viewed = tensor.layout == torch.strided and not tensor.is_nested
-    return tensor.view_as(tensor) if tensor.grad_fn is not None and viewed else tensor
+    return tensor.view_as(tensor) if tensor.grad_fn is not None and is_strided(tensor) else tensor

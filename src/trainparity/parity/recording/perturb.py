@@ -20,6 +20,7 @@ from trainparity.parity.recording.groups import part
 from trainparity.parity.recording.hooks import Hook
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.seeds import derived_seed
+from trainparity.parity.recording.tensors import is_strided
 
 
 def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int] = frozenset()) -> None:
@@ -34,7 +35,7 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
         for index, parameter in enumerate(model.parameters()):
             if id(parameter) in without or not is_inexact(parameter) or is_packed(parameter) or parameter.is_meta:
                 continue
-            if _is_expanded(parameter) or parameter.is_nested or parameter.is_mkldnn:
+            if _is_written_whole(parameter):
                 continue
             local = parameter.to_local() if is_dtensor(parameter) else parameter
             place = part(parameter) if is_dtensor(parameter) else 0
@@ -46,10 +47,11 @@ def perturb(model: nn.Module, unit_roundoff: float, seed: int, without: Set[int]
             local.data.copy_(as_complex(moved) if local.is_complex() else moved)
 
 
-def _is_expanded(tensor: torch.Tensor) -> bool:
-    """Tell whether several numbers of a tensor are one in memory, so that none can be written: as a frozen mask's."""
-    strided = tensor.layout == torch.strided and not tensor.is_nested
-    return strided and any(not step and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+def _is_written_whole(tensor: torch.Tensor) -> bool:
+    """Tell whether no number of a tensor can be written by itself: several are one in memory, as a frozen mask's."""
+    if not is_strided(tensor):
+        return tensor.is_nested or tensor.is_mkldnn
+    return any(not step and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
 class Noise:
@@ -116,7 +118,7 @@ class OtherOrder:
 
     def _turn(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         given = inputs[0] if inputs and isinstance(inputs[0], Tensor) else None
-        plain = given is not None and given.layout == torch.strided and not (given.is_nested or is_dtensor(given))
+        plain = given is not None and is_strided(given) and not is_dtensor(given)
         self._turned = plain and self._active()
         return (_in_other_order(module, inputs[0]), *inputs[1:]) if self._turned else None
 

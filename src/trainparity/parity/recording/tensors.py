@@ -76,9 +76,14 @@ def shape_of(tensor: Tensor) -> list[int]:
     return [sum(part.numel() for part in tensor.unbind())] if tensor.is_nested else list(tensor.shape)
 
 
+def is_strided(tensor: Tensor) -> bool:
+    """Tell whether the numbers of a tensor lie in memory by strides: those of sparse and of nested ones do not."""
+    return tensor.layout == torch.strided and not tensor.is_nested
+
+
 def is_freed(tensor: Tensor) -> bool:
     """Tell whether a strided tensor's memory was let go, as FSDP's first version does with what others hold."""
-    if tensor.layout is not torch.strided or tensor.is_nested or is_dtensor(tensor) or not tensor.numel():
+    if not is_strided(tensor) or is_dtensor(tensor) or not tensor.numel():
         return False
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     with suppress(RuntimeError, NotImplementedError):  # what a function's transform wraps has no memory of its own
@@ -112,8 +117,8 @@ def has_rows(tensor: Tensor) -> bool:
 
 def _is_plain(tensor: Tensor) -> bool:
     """Tell whether a tensor has numbers to compute with, each in its place."""
-    strided = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
-    return strided and not tensor.is_quantized and tensor.dtype not in _BYTES and not is_wrapper(tensor)
+    there = is_strided(tensor) and not tensor.is_meta
+    return there and not tensor.is_quantized and tensor.dtype not in _BYTES and not is_wrapper(tensor)
 
 
 def in_memory(tensor: Tensor) -> bool:
