@@ -107,6 +107,13 @@ def test_one_that_is_zero_to_the_bit_in_the_reference_alone_is_rounding_to_the_e
     assert not Trace.load(tmp_path / "reference").arrays["gradient/norm"][:, 3].any()
 
 
+def test_without_twins_its_layer_tells_that_it_is(tmp_path: Path) -> None:
+    rank(True, tmp_path / "a", 0, at_once=False)
+    rank(True, tmp_path / "b", 0, at_once=True)
+    verdict = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert verdict.verdict == "equivalent", (verdict.reason, verdict.explanation)
+
+
 class WithDeadBranch(nn.Module):
     """A branch that is multiplied by zero has a gradient of zeros, in twins too."""
 
@@ -119,12 +126,12 @@ class WithDeadBranch(nn.Module):
         return scores
 
 
-def train_beside(decay: float, rate: float, parts: int, folder: Path, twin: int) -> None:
+def train_beside(decay: float, rate: float, parts: int, folder: Path, twin: int, *, held: bool = True) -> None:
     torch.manual_seed(0)
     model = WithDeadBranch()
     branch = {"params": model.branch.parameters(), "weight_decay": decay, "lr": rate}
     others = {"params": [*model.body.parameters(), *model.head.parameters()]}
-    optimizer = torch.optim.AdamW([branch, others], lr=1e-3)
+    optimizer = torch.optim.AdamW([branch, others] if held else [others], lr=1e-3)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for batch in torch.randn(5, 16, 8, generator=torch.Generator().manual_seed(1)):
             optimizer.zero_grad()
@@ -139,6 +146,20 @@ def train_beside(decay: float, rate: float, parts: int, folder: Path, twin: int)
 )
 def test_what_decay_alone_moves_is_no_rounding(decay: float, rate: float, cause: str | None, tmp_path: Path) -> None:
     reference, other = partial(train_beside, 0.01, 1e-3, 1), partial(train_beside, decay, rate, 2)
-    for number, runs in enumerate([(reference, other), (other, reference)]):
+    for number, (one, two) in enumerate([(reference, other), (other, reference)]):
+        folder = tmp_path / str(number)
+        by_twins = compared(one, two, folder)
+        one(folder / "alone", 0)
+        for verdict in (by_twins, compare_folders(folder / "alone", folder / "test")):
+            said = ("different" if cause else "equivalent", cause)
+            assert (verdict.verdict, verdict.cause) == said, verdict.explanation
+
+
+def test_what_one_optimizer_alone_holds_and_decays_is_named(tmp_path: Path) -> None:
+    reference = partial(train_beside, 0.01, 1e-3, 1)
+    for number, runs in enumerate(
+        [(reference, partial(reference, held=False)), (partial(reference, held=False), reference)]
+    ):
         verdict = compared(*runs, tmp_path / str(number))
-        assert (verdict.verdict, verdict.cause) == ("different" if cause else "equivalent", cause), verdict.explanation
+        assert verdict.cause == "parameters-not-updated", verdict.explanation
+        assert (verdict.explanation or "").startswith("branch.weight, branch.bias do not move in")

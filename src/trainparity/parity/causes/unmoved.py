@@ -121,23 +121,27 @@ def neither_moved_nor_zeroed(difference: Difference) -> Finding | None:
 @rule(
     "parameters-not-updated",
     "update",
-    proof="a parameter has a gradient and does not move, by more than its format rounds away; whether the optimizer "
-    "holds it",
+    proof="a parameter has a gradient, or is decayed, and does not move in one run, by more than its format rounds "
+    "away; whether the optimizer holds it",
     advice="make the optimizer after the model is moved, wrapped or sharded, from all its parameters",
     differs=_unheld_differ,
 )
 def parameters_not_updated(difference: Difference) -> Finding | None:
-    """Parameters with a gradient that one run does not move."""
+    """Parameters that one run does not move, with a gradient or none but an optimizer that moves them nevertheless."""
     if difference.stage != "update" and not (difference.may_be_update and _unheld(difference)):
         return None
     moved = [lengths > 0 for lengths in difference.norms("update")]
     seen = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     held = difference.at("held")
-    unheld = difference.named(held[0] ^ held[1])
+    by_one = held[0] ^ held[1]
+    unheld = difference.named(by_one)
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
-    at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
-    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference)) & ~at_rest
+    at_rest = facts.set_otherwise(difference) & ~by_one
+    moves = (moved[0] != moved[1]) & seen & (not stored_otherwise(difference))
+    lost = moves & with_gradient & ~at_rest
+    if difference.stage == "update":
+        lost |= moves & by_one & (moved[0] == held[0])  # by decay alone, as of a branch that nothing depends on
     odd = list(dict.fromkeys([*difference.named(lost), *_unheld(difference)]))
     if not odd:
         return None
@@ -145,8 +149,9 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     if set(unheld) & set(odd):
         how = "the optimizer does not hold it"
     here = not moved[0][difference.place(odd[0])]
+    has, does = ("has", "does") if len(odd) == 1 else ("have", "do")
+    why = f"{has} a gradient and " if set(odd) & set(difference.named(with_gradient)) else ""
     return Finding(
-        f"{some(odd)} {'has a gradient and does' if len(odd) == 1 else 'have a gradient and do'} not move in "
-        f"{difference.who(bool(here))} ({how})",
+        f"{some(odd)} {why}{does} not move in {difference.who(bool(here))} ({how})",
         {"parameters": odd, "not_in_the_optimizer": sorted(unheld)},
     )

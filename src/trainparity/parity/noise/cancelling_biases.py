@@ -18,18 +18,36 @@ def of_cancelling_biases(reference: Trace) -> Tensor:
     Of terms that add up at random a gradient is as long as the root of their squares. Many terms of one sign, as a
     focal loss's by the scores of all places, round as often, each the same way in a twin that adds them in one order.
     """
-    shapes, seen = reference.layout.parameters, reference.layout.activations
-    floor = torch.zeros(len(reference.layout.steps), len(shapes) + 1, dtype=torch.float64)
+    layout = reference.layout
+    floor = torch.zeros(len(layout.steps), len(layout.parameters) + 1, dtype=torch.float64)
     lengths, terms = norms(reference, "gradient").double(), _terms(reference)
-    for place, name in enumerate(shapes):
-        if name.endswith(".bias") and (module := name.removesuffix(".bias")) in seen:
-            longer = (terms[:, seen.index(module)] / lengths[:, place]).nan_to_num(0.0, posinf=0.0)
-            floor[:, place] = torch.where(longer > 1, _SUMS * reference.layout.unit_roundoff * longer, 0.0)
-            if not is_coarse(reference.layout):  # there sums are made in fp32
-                count = reference.arrays["activation/numbers"][:, seen.index(module)] / math.prod(shapes[name])
-                many = reference.layout.unit_roundoff * count.double().sqrt()
-                floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
+    for name, place, column in _biases(reference):
+        longer = (terms[:, column] / lengths[:, place]).nan_to_num(0.0, posinf=0.0)
+        floor[:, place] = torch.where(longer > 1, _SUMS * layout.unit_roundoff * longer, 0.0)
+        if not is_coarse(layout):  # there sums are made in fp32
+            count = reference.arrays["activation/numbers"][:, column] / math.prod(layout.parameters[name])
+            many = layout.unit_roundoff * count.double().sqrt()
+            floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
     return floor
+
+
+def of_terms_that_cancel(reference: Trace) -> Tensor:
+    """Return the biases of whose terms nothing is left in any step, to the bit: bool [P].
+
+    In another order something is left. Those of a branch that nothing depends on have no terms.
+    """
+    lengths, terms = norms(reference, "gradient"), _terms(reference)
+    found = torch.zeros(lengths.shape[1], dtype=torch.bool)
+    for _, place, column in _biases(reference):
+        found[place] = not lengths[:, place].any() and terms[:, column].nan_to_num(0.0).any()
+    return found
+
+
+def _biases(reference: Trace) -> list[tuple[str, int, int]]:
+    """Return each bias whose layer's output was recorded, with its place and the output's among the activations."""
+    shapes, seen = reference.layout.parameters, reference.layout.activations
+    layers = ((name, place, name.removesuffix(".bias")) for place, name in enumerate(shapes) if name.endswith(".bias"))
+    return [(name, place, seen.index(layer)) for name, place, layer in layers if layer in seen]
 
 
 def _terms(reference: Trace) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import of_cancelling_biases
+from trainparity.parity.noise.cancelling_biases import of_cancelling_biases, of_terms_that_cancel
 from trainparity.parity.noise.distance import (
     KINDS,
     Compared,
@@ -247,6 +247,7 @@ class AnalyticFloor:
         if kind in ("update", "weight"):
             for made_of in (passed_on, amplified):
                 floor = torch.maximum(floor, made_of(self.reference, kind, self["gradient"]))
+            floor = torch.maximum(floor, of_nothing(self.reference, kind, of_terms_that_cancel(self.reference)))
         if kind in ("start", "weight"):
             floor = torch.maximum(floor, left_to_rounding(self.reference, kind, self["update"]))
         return _running_maximum(self.reference, floor)

@@ -55,7 +55,7 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
     Args:
         reference: The run.
         kind: What the distance is of.
-        noisy: Parameters that twins have a gradient of: bool [P]. What is zero in all of them is no matter of rounding.
+        noisy: Parameters of which this is known, as twins have a gradient: bool [P]. Others' zeros are no rounding.
     """
     updates = norms(reference, "update").double()
     cancel = noisy & (norms(reference, "gradient") == 0).all(0) & (reference.layout.optimizer not in _LINEAR)
@@ -63,7 +63,7 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
         [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
     ).sqrt()
     largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
-    moved = torch.where(cancel & (updates == 0), largest * sizes, 0.0)
+    moved = torch.where(cancel, largest * sizes, 0.0)
     return _relative(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
 
 
