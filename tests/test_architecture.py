@@ -22,7 +22,7 @@ BELOW: dict[str, set[str]] = {
     "integers": set(),
     "lingering": set(),
     "observed": {"hashing"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "exits"},
     "ownership": {"errors"},
     "parentage": set(),
     "printable": set(),

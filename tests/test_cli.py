@@ -175,7 +175,7 @@ def test_show_prints_the_table_of_a_summary(trainparity: Command, tmp_path: Path
     (tmp_path / "summary.json").write_text("{}")
     damaged = trainparity("show", str(tmp_path))
     assert (damaged.returncode, damaged.stdout) == (2, "")
-    assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not a Summary record: ")
+    assert damaged.stderr.startswith(f"{tmp_path}/summary.json: not the record expected here: ")
 
 
 def test_status_tells_machines_what_would_run(trainparity: Command, tmp_path: Path) -> None:

@@ -40,6 +40,30 @@ def test_a_signal_is_said_in_one_line_after_tidying_up(
     assert not list(tmp_path.iterdir())
 
 
+SIGNALLED_WITHIN_IMPORTS = """
+import os, sys
+from trainparity.__main__ import main
+
+class Sender:
+    def find_spec(self, name, path, target=None):
+        if name == "trainparity.cli.app":
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Sender())
+sys.argv = ["trainparity", *{arguments}]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("arguments", [["--version"], ["validate"]])
+def test_a_signal_while_a_command_is_imported_is_said_in_one_line(number: int, arguments: list[str]) -> None:
+    program = SIGNALLED_WITHIN_IMPORTS.format(number=int(number), arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + number, done
+    assert len(done.stderr.splitlines()) == 1 and signal.Signals(number).name in done.stderr
+
+
 @pytest.mark.parametrize("returned", [None, 0, 1, 2])
 def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
     assert exit_code(lambda: returned) == (returned or 0)

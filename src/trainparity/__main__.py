@@ -1,5 +1,15 @@
-"""`python -m trainparity`."""
+"""The command `trainparity`, also as `python -m trainparity`."""
 
-from trainparity.cli import main
+from trainparity.exits import stopped_in_a_line
 
-main()
+
+def main() -> None:
+    """Import the command line and run it: a signal ends either with a message."""
+    with stopped_in_a_line():
+        from trainparity.cli import main as run
+
+        run()
+
+
+if __name__ == "__main__":
+    main()

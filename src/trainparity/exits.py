@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -52,10 +52,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
             sys.stdout.flush()
     except UserError as error:
         return _said(str(error), 2)
-    except KeyboardInterrupt:
-        return _said("stopped by SIGINT", 128 + signal.SIGINT)
-    except StoppedBySignal as error:
-        return _said(str(error), 128 + error.number)
+    except (KeyboardInterrupt, StoppedBySignal) as error:
+        return _stopped(error)
     except BrokenPipeError:
         _discard(sys.stdout)
         return 128 + signal.SIGPIPE
@@ -73,6 +71,22 @@ def exit_code(work: Callable[[], int | None]) -> int:
     except BaseException:  # SystemExit, too: its code would read as a verdict, and no code of ours has raised it
         return _defect()
     return code
+
+
+@contextmanager
+def stopped_in_a_line() -> Iterator[None]:
+    """End this process with a message where a signal comes that nobody else handles, as while modules are imported."""
+    try:
+        with stopped_by_signals():
+            yield
+    except (KeyboardInterrupt, StoppedBySignal) as error:
+        sys.exit(_stopped(error))
+
+
+def _stopped(by: KeyboardInterrupt | StoppedBySignal) -> int:
+    if isinstance(by, StoppedBySignal):
+        return _said(str(by), 128 + by.number)
+    return _said("stopped by SIGINT", 128 + signal.SIGINT)
 
 
 def shell_code(returncode: int) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from trainparity.errors import StoppedBySignal
 
@@ -60,6 +60,7 @@ def stopped_by_signals() -> Iterator[None]:
     finally:
         for number, handler in taken.items():
             signal.signal(number, handler)
+        stop.raise_what_waits()
 
 
 class _Stop:
@@ -71,11 +72,19 @@ class _Stop:
     def __init__(self) -> None:
         self._first: float | None = None
         self._again: threading.Timer | None = None
+        self._number = 0
+
+    def raise_what_waits(self) -> None:
+        """Raise for a signal that is yet to be sent again."""
+        if self._again and self._again.is_alive():
+            self._again.cancel()
+            self._raise()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Raise, or send the signal again in a moment."""
         if self._again:
             self._again.cancel()
+        self._number = number
         self._first = self._first or time.monotonic()
         if _imports(frame) and time.monotonic() - self._first < _LONGEST_IMPORT_S:
             self._again = threading.Timer(_AGAIN_S, os.kill, [os.getpid(), number])
@@ -83,9 +92,12 @@ class _Stop:
             with suppress(RuntimeError):  # where no more threads are allowed
                 self._again.start()
                 return
-        if number == signal.SIGINT:
+        self._raise()
+
+    def _raise(self) -> NoReturn:
+        if self._number == signal.SIGINT:
             raise KeyboardInterrupt
-        raise StoppedBySignal(number, then="")
+        raise StoppedBySignal(self._number, then="")
 
 
 def _imports(frame: FrameType | None) -> bool:

@@ -261,8 +261,10 @@ def test_an_average_may_be_updated_within_the_step_or_after_it(how: str, coarse:
     right = partial(train, "after", MOMENTUM, 1)
     verdict = compared(right, partial(train, how, MOMENTUM, 2), tmp_path / "right")
     assert verdict.verdict == "equivalent", verdict.explanation
-    verdict = compared(right, partial(train, how, 0.5 + MOMENTUM / 2, 2), tmp_path / "wrong")
-    assert verdict.verdict == "different", verdict
+    wrong = partial(train, how, 0.5 + MOMENTUM / 2, 2)
+    assert compared(right, wrong, tmp_path / "wrong").verdict == "different"
+    verdict = compared(partial(train, how, MOMENTUM, 1), wrong, tmp_path / "both within")
+    assert (verdict.verdict, verdict.cause) == ("different", "weights-not-loaded"), verdict.explanation
 
 
 def actor_critic(late: bool, lags: bool, parts: int, folder: Path, twin: int) -> None:

@@ -11,7 +11,9 @@ import trainparity
 from tests.support.against_twins import LABELS, compared
 
 
-def _train(parts: int, rate: float, copies: bool, folder: Path, twin: int) -> None:
+def _train(
+    parts: int, rate: float, copies: bool, folder: Path, twin: int, *, moved: bool = False, scale: float = 1.0
+) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.Linear(32, 10)).bfloat16()
     masters = [parameter.detach().float() for parameter in model.parameters()]
@@ -22,10 +24,12 @@ def _train(parts: int, rate: float, copies: bool, folder: Path, twin: int) -> No
             model.zero_grad()
             images = torch.randn(16, 4, generator=draws).bfloat16()
             for some, labels in zip(images.chunk(parts), LABELS.chunk(parts), strict=True):
-                (nn.functional.cross_entropy(model(some).float(), labels) / parts).backward()
+                (scale * nn.functional.cross_entropy(model(some).float(), labels) / parts).backward()
             for master, parameter in zip(masters, model.parameters(), strict=True):
                 assert parameter.grad is not None
                 master.grad = parameter.grad.float()
+                if moved:
+                    parameter.grad = None
             optimizer.step()
             for master, parameter in zip(masters, model.parameters(), strict=True):
                 if copies:
@@ -48,3 +52,13 @@ def test_another_update_of_masters_is_seen(rate: float, copies: bool, cause: str
 def test_masters_that_nobody_copies_train_nothing(tmp_path: Path) -> None:
     verdict = compared(*2 * [partial(_train, 1, 1e-2, False)], tmp_path)
     assert verdict.verdict == "cannot judge" and "any weight" in str(verdict.reason)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_gradients_that_are_gone_at_the_step_are_not_called_equal(scale: float, tmp_path: Path) -> None:
+    """AdamW makes nearly the same update of twice the gradient."""
+    train = partial(_train, 1, 1e-2, True, moved=True)
+    verdict = compared(train, partial(train, scale=scale), tmp_path)
+    if scale == 1.0:
+        assert verdict.verdict == "cannot judge" and "no step of the optimizer finds one" in str(verdict.reason)
+    assert verdict.verdict in ("cannot judge", "different")

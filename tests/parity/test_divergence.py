@@ -43,6 +43,13 @@ def test_a_reference_whose_first_step_diverged_did_not_leave_its_weights_alone()
     assert reason.startswith("left diverged: its weights are not finite after step 0; the first was the gradient of a.")
 
 
+def test_of_the_other_run_it_is_said_beside_the_cause() -> None:
+    spoil = {"gradients": lambda step, found: {name: gradient * math.nan for name, gradient in found.items()}}
+    found = judge({}, spoil)
+    said = "; right diverged: its weights are not finite after step 0; the first was the gradient of a."
+    assert found.verdict == "different" and said in (found.explanation or "")
+
+
 def test_weights_may_be_the_first() -> None:
     found = trace()
     found.arrays["weight/norm"] = found.arrays["weight/norm"].clone()

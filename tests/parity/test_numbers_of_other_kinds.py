@@ -178,11 +178,14 @@ def test_buffers_of_any_kind_are_recorded_and_change_nothing(kind: str, tmp_path
         assert (verdict.verdict, verdict.cause) == ("different", "buffers-only")
 
 
+ROWS = [torch.ones(2, 16), torch.ones(3, 16)]
 WEIGHTS: dict[str, Callable[[], nn.Parameter]] = {
     "sparse": lambda: nn.Parameter(torch.eye(16).to_sparse()),
     "compressed rows": lambda: nn.Parameter(torch.eye(16).to_sparse_csr(), requires_grad=False),
     "mkldnn": lambda: nn.Parameter(torch.ones(4, 4).to_mkldnn(), requires_grad=False),
     "nested": lambda: nn.Parameter(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), requires_grad=False),
+    "nested, trained": lambda: nn.Parameter(torch.nested.as_nested_tensor(ROWS)),
+    "jagged, trained": lambda: nn.Parameter(torch.nested.as_nested_tensor(ROWS, layout=torch.jagged)),
 }
 
 
@@ -194,7 +197,11 @@ class WithWeight(nn.Module):
         self.own, self.layer = WEIGHTS[kind](), nn.Linear(16, 4)
 
     def forward(self, batch: Tensor) -> Tensor:
-        made: Tensor = self.layer(torch.sparse.mm(self.own, batch.T).T if self.own.requires_grad else batch)
+        if self.own.is_nested and self.own.requires_grad:
+            batch = batch * self.own.to_padded_tensor(0.0).sum((0, 1))
+        elif self.own.requires_grad:
+            batch = torch.sparse.mm(self.own, batch.T).T
+        made: Tensor = self.layer(batch)
         return made
 
 

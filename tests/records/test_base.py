@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -28,11 +29,11 @@ def test_a_record_survives_writing_and_keeps_its_order(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         (None, "r.json: no such file; `trainparity repro` makes it"),
-        ("{", "r.json: not a KnownAnswer record: Invalid JSON"),
-        ("{}", "r.json: not a KnownAnswer record: claim: Field required"),
+        ("{", "r.json: damaged: Invalid JSON"),
+        ("{}", "r.json: not the record expected here: claim: Field required"),
         (
             RECORD.model_dump_json().replace("B1", 'B1","extra":"'),
-            "r.json: not a KnownAnswer record: extra: Extra inputs",
+            "r.json: not the record expected here: extra: Extra inputs",
         ),
     ],
 )
@@ -43,9 +44,18 @@ def test_a_missing_or_damaged_record_is_named(tmp_path: Path, text: str | None, 
         KnownAnswer.read(tmp_path / "r.json")
 
 
+def test_a_record_of_another_version_is_to_be_made_again(tmp_path: Path) -> None:
+    class Versioned(KnownAnswer):
+        version: Literal[3] = 3
+
+    (tmp_path / "r.json").write_text(RECORD.model_dump_json().replace("{", '{"version":2,', 1))
+    with pytest.raises(RecordError, match=r"written in format 2, .* this one reads format 3: record it again"):
+        Versioned.read(tmp_path / "r.json")
+
+
 def test_a_record_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RecordError, match=r"r\.json: not a KnownAnswer record"):
+    with pytest.raises(RecordError, match=r"r\.json: damaged"):
         KnownAnswer.read(tmp_path / "r.json")
 
 

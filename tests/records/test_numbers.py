@@ -28,5 +28,5 @@ def test_what_is_no_number_is_said() -> None:
 
 def test_a_number_that_is_compared_has_its_digits() -> None:
     assert [exact(1.234567e-07), exact(1.23e3, 2), exact(0.0034, 2), exact(float("inf"))] == [
-        "1.23457e-7", "1.2e3", "0.0034", "inf",
+        "1.23457e-7", "1.2e3", "0.0034", "∞",
     ]  # fmt: skip

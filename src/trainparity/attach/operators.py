@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.sketch import Sketcher
+from trainparity.parity.recording.tensors import is_strided
 from trainparity.records.operators import OperatorCall, OperatorLog
 
 _SIZE = 16
@@ -56,7 +57,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensor = next((leaf for leaf in tree_leaves(result) if type(leaf) in _PLAIN and is_inexact(leaf)), None)
         if tensor is None or func.is_view or (place := _place(sys._getframe(1))) is None:
             return result
-        numbers = self._sketch(tensor) if tensor.layout == torch.strided else torch.zeros(0)
+        numbers = self._sketch(tensor) if is_strided(tensor) else torch.zeros(0)
         self.calls.append(
             OperatorCall(
                 operator=str(func.overloadpacket),

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from trainparity.parity.causes import RULES, Evidence, Finding, Rule
+from trainparity.parity.divergence import divergence
 from trainparity.parity.noise.distance import KINDS, sketches
 from trainparity.parity.placement import place
 from trainparity.parity.steps.difference import Difference
@@ -30,11 +31,17 @@ def explain(verdict: Verdict, difference: Difference) -> Verdict:
             "reason": where if difference.first_tensor else found.why,
             "cause": rule.cause,
             "link": rule.link,
-            "explanation": found.why,
+            "explanation": found.why + _diverged(difference),
             "advice": found.advice or rule.advice,
             "evidence": _plain({**found.evidence, **measured(difference)}),
         }
     )
+
+
+def _diverged(difference: Difference) -> str:
+    """Say that the other run diverged: what it does then is no cause, but may look like one."""
+    said = divergence(difference.right)
+    return f"; {difference.runs[1]} diverged: {said}" if said else ""
 
 
 def diagnose(difference: Difference) -> tuple[Rule, Finding]:

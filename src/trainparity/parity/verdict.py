@@ -127,6 +127,8 @@ def judge_traces(
         # Where a later window begins, from equal weights, nothing has grown.
         anew = sorted({*rows} & {*left.layout.rows_that_begin()})
         return explain(verdict, replace(difference, row=anew[0])) if anew else verdict.unclear(grown, advice=IN_WINDOWS)
+    if _loses_gradients(left) and _loses_gradients(right):
+        return verdict.unclear(_NO_GRADIENTS, advice=_KEEP_THEM)
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
@@ -144,6 +146,18 @@ def judge_traces(
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+
+
+def _loses_gradients(trace: Trace) -> bool:
+    """Tell whether backward passes make gradients, and no step finds any."""
+    return bool(trace.arrays["rank/micro"].any()) and not norms(trace, "gradient").any()
+
+
+_NO_GRADIENTS = (
+    "backward makes gradients, and no step of the optimizer finds one in the model: what it applies, as to copies of "
+    "the weights, is not seen"
+)
+_KEEP_THEM = "keep the model's gradients until the optimizer's step, or record the model whose parameters it holds"
 
 
 def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:

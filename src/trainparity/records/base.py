@@ -59,12 +59,27 @@ class Record(BaseModel):
         except FileNotFoundError:
             raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
         except IsADirectoryError:
-            raise RecordError(f"{path}: is a folder, and not a {cls.__name__} record") from None
+            raise RecordError(f"{path}: is a folder, and not a file") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(key) for key in first["loc"])
-            what = f"{where}: {first['msg']}" if where else first["msg"]
-            raise RecordError(f"{path}: not a {cls.__name__} record: {what}") from None
+            raise RecordError(f"{path}: {_what_is_wrong(error)}") from None
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    found = error.errors()
+    version = next((one for one in found if one["loc"] in _VERSIONS and "expected" in one.get("ctx", {})), None)
+    if version:
+        return (
+            f"written in format {version['input']}, as by another version of trainparity, and this one reads format "
+            f"{version['ctx']['expected']}: record it again"
+        )
+    first = found[0]
+    if first["type"] == "json_invalid":
+        return f"damaged: {first['msg']}"
+    where = ".".join(str(key) for key in first["loc"])
+    return f"not the record expected here: {where}: {first['msg']}" if where else f"damaged: {first['msg']}"
+
+
+_VERSIONS = (("version",), ("schema_version",))
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

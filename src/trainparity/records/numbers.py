@@ -27,6 +27,8 @@ def number(value: float | None) -> str:
 
 def exact(value: float, digits: int = 6) -> str:
     """Write a number with so many significant digits, for evidence and what is compared digit by digit: 1.23457e-7."""
+    if abs(value) >= INFINITE:
+        return number(value)
     return _short(f"{value:.{digits}g}")
 
 

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
+from trainparity.parity.recording.tensors import is_strided
+
 
 def recompute_in_backward(blocks: Sequence[nn.Module]) -> None:
     """Make each block keep only its inputs, and run its forward pass again in the backward pass.
@@ -83,7 +85,7 @@ def _copies(buffers: Mapping[_Place, Tensor]) -> dict[_Place, Tensor]:
     others: dict[int, Tensor] = {}
 
     def copy(buffer: Tensor) -> Tensor:
-        plain = type(buffer) is Tensor and buffer.layout is torch.strided
+        plain = type(buffer) is Tensor and is_strided(buffer)
         special = not plain or buffer.is_quantized or buffer.is_conj() or buffer.is_neg()
         if special or (memory := buffer.untyped_storage()).nbytes() > max(_SMALL, buffer.nbytes):
             return others.setdefault(id(buffer), buffer.detach().clone())

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,10 +127,12 @@ class WithDeadBranch(nn.Module):
         return scores
 
 
-def train_beside(decay: float, rate: float, parts: int, folder: Path, twin: int, *, held: bool = True) -> None:
+def train_beside(
+    decay: float, rate: float, parts: int, folder: Path, twin: int, *, held: bool = True, **options: Any
+) -> None:
     torch.manual_seed(0)
     model = WithDeadBranch()
-    branch = {"params": model.branch.parameters(), "weight_decay": decay, "lr": rate}
+    branch = {"params": model.branch.parameters(), "weight_decay": decay, "lr": rate, **options}
     others = {"params": [*model.body.parameters(), *model.head.parameters()]}
     optimizer = torch.optim.AdamW([branch, others] if held else [others], lr=1e-3)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
@@ -153,6 +156,17 @@ def test_what_decay_alone_moves_is_no_rounding(decay: float, rate: float, cause:
         for verdict in (by_twins, compare_folders(folder / "alone", folder / "test")):
             said = ("different" if cause else "equivalent", cause)
             assert (verdict.verdict, verdict.cause) == said, verdict.explanation
+
+
+@pytest.mark.parametrize(
+    ("rate", "options"),
+    [(1e-3, {"betas": (0.8, 0.99)}), (1e-3, {"eps": 1e-6}), (0.0, {"weight_decay": 0.5}), (0.0, {"amsgrad": True})],
+)
+def test_options_that_choose_nothing_are_not_asked(rate: float, options: dict[str, Any], tmp_path: Path) -> None:
+    """As betas of what decay alone moves, and anything beside a learning rate of zero."""
+    reference = partial(train_beside, 0.01, rate, 1)
+    verdict = compared(reference, partial(train_beside, 0.01, rate, 2, **options), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
 
 
 def test_what_one_optimizer_alone_holds_and_decays_is_named(tmp_path: Path) -> None:

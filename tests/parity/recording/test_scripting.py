@@ -74,3 +74,25 @@ def test_a_forward_that_the_loop_puts_in_the_place_of_ours_stays(tmp_path: Path)
             optimizer.step()
     assert Patched.forward is doubled
     assert Trace.load(tmp_path).layout.steps == [0, 1, 2]
+
+
+def test_a_forward_that_is_inherited_stays_so(tmp_path: Path) -> None:
+    class Base(Own):
+        def forward(self, batch: Tensor) -> Tensor:
+            return super().forward(batch)
+
+    class Inheriting(Base):
+        pass
+
+    def doubled(self: Base, batch: Tensor) -> Tensor:
+        return 2 * Own.forward(self, batch)
+
+    model, batch = Inheriting(), torch.randn(16, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with trainparity.record(model, optimizer, tmp_path, interval=1):
+        before = model(batch)
+        before.square().mean().backward()
+        optimizer.step()
+        Base.forward = doubled  # type: ignore[method-assign]
+        assert torch.equal(model(batch), 2 * before)
+    assert "forward" not in vars(Inheriting)

@@ -6,12 +6,13 @@ show that part as the weights themselves do, and no format that passes compute i
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.noise.distance import ALL
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
@@ -131,6 +132,7 @@ def _another_part(difference: Difference) -> bool:
 )
 def averaged_by_another_part(difference: Difference) -> Finding | None:
     """A teacher or a target network follows the weights that are trained faster or slower, or not at all."""
+    difference = _where_it_shows(difference)
     found = _apart(difference)
     if not found:
         return _moved_in_one_run(difference)
@@ -140,6 +142,18 @@ def averaged_by_another_part(difference: Difference) -> Finding | None:
         f"{some(list(found))} towards {to}: {_of_the_way(both[0].part)} in {difference.runs[0]}, and "
         f"{_of_the_way(both[1].part)} in {difference.runs[1]}",
         {"averages": list(found), "parts": [move.part for move in both]},
+    )
+
+
+def _where_it_shows(difference: Difference) -> Difference:
+    """Return the step before which averages have moved: the next one if a step, by its hooks, moves them otherwise."""
+    last = difference.row + 1 == len(difference.left.layout.steps)
+    if last or difference.stage != "update":
+        return difference
+    held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
+    moved = set(difference.beyond["update"]) - {ALL}
+    return (
+        replace(difference, row=difference.row + 1) if moved and not moved & set(difference.named(held)) else difference
     )
 
 

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from trainparity.parity.noise.distance import stored_rounding
 from trainparity.parity.steps.difference import Difference
 
 SETTING = "setting/"
@@ -12,7 +13,7 @@ _HOW = ("foreach", "fused", "capturable", "differentiable")
 """Options that choose how an update is computed, and not which."""
 
 _BESIDE = {"decoupled_weight_decay": "weight_decay", "dampening": "momentum", "nesterov": "momentum"}
-"""Options that say how another one is applied: where that is zero in both runs they choose nothing."""
+"""Options that say how another one is applied."""
 
 
 def state_norms(difference: Difference, row: int | None = None) -> list[float]:
@@ -84,12 +85,20 @@ def _differs(difference: Difference, name: str) -> bool:
 
 def _apart(difference: Difference, name: str) -> Tensor:
     """Return the parameters for which an option differs and chooses something: bool [P]."""
-    values, used = difference.pair(SETTING + name), difference.pair(SETTING + _BESIDE.get(name, name))
+    values = difference.pair(SETTING + name)
     if values is None:
         return torch.zeros(len(difference.left.layout.parameters), dtype=torch.bool)
     tolerance = _COMPUTED if name != "lr" and _is_computed(difference, name) else 1e-6
     apart = ~torch.isclose(*values, rtol=tolerance, atol=0.0, equal_nan=True)
-    return apart & ((used[0] != 0) | (used[1] != 0)) if used is not None and name in _BESIDE else apart
+    for beside in _needed(name):
+        if (used := difference.pair(SETTING + beside)) is not None:
+            apart &= (used[0] != 0) | (used[1] != 0)
+    return apart
+
+
+def _needed(name: str) -> list[str]:
+    """Return the options without which another one chooses nothing: where they are zero in both runs."""
+    return [*([] if name == "lr" else ["lr"]), *([_BESIDE[name]] if name in _BESIDE else [])]
 
 
 def _is_computed(difference: Difference, name: str) -> bool:
@@ -104,19 +113,30 @@ _COMPUTED = 1e-3
 
 
 def updated(difference: Difference) -> Tensor:
-    """Return which parameters both optimizers hold, and in a run have a gradient or move, at each step: bool [T, P]."""
+    """Return what `held` does at each step: bool [T, P]."""
     return _updated(difference, slice(None))
 
 
 def held(difference: Difference) -> Tensor:
-    """Return the parameters that both optimizers hold at the step, and in a run have a gradient or move: bool [P]."""
+    """Return the parameters that both optimizers hold at the step, and update: bool [P].
+
+    They have a gradient in a run; or they move without, as decay moves them, and not alike: else no option tells.
+    """
     return _updated(difference, difference.row)
 
 
 def _updated(difference: Difference, rows: int | slice) -> Tensor:
-    kept = [{name: trace.arrays[name][rows] for name in _OF_UPDATES} for trace in difference.traces]
-    works = [(k["gradient/norm"] != 0) | (k["weight/sketch"] != k["start/sketch"]).any(-1) for k in kept]
-    return kept[0]["held"] & kept[1]["held"] & (works[0] | works[1])
+    left, right = ({name: trace.arrays[name][rows] for name in _OF_UPDATES} for trace in difference.traces)
+    moves = [run["weight/sketch"] - run["start/sketch"] for run in (left, right)]
+    rounded = stored_rounding(difference.left)[rows]
+    with_gradient = (left["gradient/norm"] != 0) | (right["gradient/norm"] != 0)
+    apart = torch.linalg.vector_norm(moves[0] - moves[1], dim=-1) > _ROUNDINGS * rounded
+    found: Tensor = left["held"] & right["held"] & (with_gradient | apart)
+    return found
+
+
+_ROUNDINGS = 2
+"""Of a weight that is stored, by which two equal moves of it may be apart."""
 
 
 _OF_UPDATES = ("held", "gradient/norm", "start/sketch", "weight/sketch")

@@ -96,7 +96,7 @@ def other_update_before(difference: Difference) -> Finding | None:
 def other_update(difference: Difference) -> Finding | None:
     """The same optimizer makes another update of the same gradients."""
     applied = difference.pair("applied/norm")
-    if difference.stage != "update" or difference.beyond["start"] or applied is None:
+    if difference.stage != "update" or difference.beyond["start"] or applied is None or not applied[0].any():
         return None
     apart = torch.linalg.vector_norm(applied[0] - applied[1])
     if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):

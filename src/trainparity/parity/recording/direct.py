@@ -18,8 +18,8 @@ _watched: dict[type[nn.Module], dict[int, Around]] = {}
 """By class and the identity of a model. The class's function is replaced: copies and replicas of a model share its
 attributes, and an attribute would bind them to the model itself."""
 
-_replaced: dict[type[nn.Module], tuple[Callable[..., Any], Callable[..., Any]]] = {}
-"""A class's own `forward`, and what stands in its place."""
+_replaced: dict[type[nn.Module], tuple[Any, Callable[..., Any]]] = {}
+"""A class's own `forward` as it was written, or None of one that inherits it, and what stands in its place."""
 
 
 def watch(model: nn.Module, around: Around) -> None:
@@ -41,16 +41,19 @@ def forget(model: nn.Module) -> None:
     del _watched[kind][id(model)]
     if not _watched[kind]:
         del _watched[kind]
-        original, ours = _replaced.pop(kind)
+        own, ours = _replaced.pop(kind)
         if kind.forward is ours:  # else the loop has put another in its place
-            kind.forward = original
+            _put_back(kind, own)
 
 
 def _replace(kind: type[nn.Module]) -> None:
-    original = kind.forward
+    own, found = vars(kind).get("forward"), kind.forward
+    bases: Any = super(kind, kind)
 
-    @wraps(original)
+    @wraps(found)
     def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
+        # What is inherited is looked up anew: the loop may put another in its base's place.
+        original = found if own else bases.forward
         compiling = torch.compiler.is_compiling()
         around = None if compiling else _watched.get(kind, {}).get(id(self))
         if around is None:
@@ -58,15 +61,22 @@ def _replace(kind: type[nn.Module]) -> None:
         return around(self, original, inputs, keywords)
 
     kind.forward = forward
-    _replaced[kind] = original, forward
+    _replaced[kind] = own, forward
+
+
+def _put_back(kind: type[nn.Module], own: Any) -> None:
+    if own:
+        kind.forward = own
+    else:
+        del kind.forward
 
 
 @contextmanager
 def as_written() -> Iterator[None]:
     """Have classes their own `forward`, as who reads its source and names wants it."""
     held = {kind: both for kind, both in _replaced.items() if kind.forward is both[1]}
-    for kind, (original, _) in held.items():
-        kind.forward = original
+    for kind, (own, _) in held.items():
+        _put_back(kind, own)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from torch import Tensor
 from trainparity.parity.recording.formats import NumberFormat, as_real, number_format
 from trainparity.parity.recording.kinds import is_dtensor
 from trainparity.parity.recording.perturb import Noise
+from trainparity.parity.recording.tensors import is_strided
 
 
 class GivenGradients:
@@ -26,7 +27,7 @@ class GivenGradients:
     def see(self, parameters: Sequence[Tensor], *, made: bool) -> None:
         """Find the format of gradients that no backward pass has `made`, once; a twin's are rounded otherwise."""
         gradients = [p.grad.detach() for p in parameters if p.grad is not None]
-        plain = [g for g in gradients if not is_dtensor(g) and g.layout == torch.strided]
+        plain = [g for g in gradients if not is_dtensor(g) and is_strided(g)]
         if made or self._seen or not plain:
             return
         self._seen = True
@@ -74,7 +75,7 @@ class ArrivingGradients:
 
     def see(self, gradient: Tensor) -> None:
         """Look at a gradient as it arrives."""
-        plain = gradient.ndim > 1 and gradient.dtype == torch.float32 and gradient.layout == torch.strided
+        plain = gradient.ndim > 1 and gradient.dtype == torch.float32 and is_strided(gradient)
         if not plain or is_dtensor(gradient):
             return
         some = gradient.detach().flatten()[:_ENOUGH]

@@ -68,6 +68,8 @@ class Noise:
 
     def __call__(self, tensor: torch.Tensor, unit: float = 0.0) -> torch.Tensor:
         """Return the moved tensor, of the same shape and dtype; `unit` is a coarser format's roundoff."""
+        if tensor.is_nested:
+            return tensor
         if tensor.is_complex():
             return as_complex(self(as_real(tensor), unit))
         self._count += 1
