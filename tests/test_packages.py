@@ -106,6 +106,13 @@ def test_a_missing_extra_is_named_in_one_sentence(command: list[str], module: st
     assert f"{module}, which is not installed: pip install 'trainparity[{extra}]'" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["lightning", "transformers", "accelerate"])
+def test_a_callback_without_its_library_names_the_extra(library: str) -> None:
+    done = without_extras(f"import trainparity.{library}")
+    assert f"which is not installed: pip install 'trainparity[{library}]'" in done.stderr.splitlines()[-1]
+
+
 def test_another_missing_module_is_a_defect(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise ModuleNotFoundError("No module named 'mine'", name="mine")

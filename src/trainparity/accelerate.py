@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from accelerate.tracking import GeneralTracker
 from torch import nn
 
+from trainparity.extras import require
 from trainparity.parity.arguments import is_number
 from trainparity.parity.record import record
 from trainparity.parity.recorder import Recorder
+
+require("accelerate")  # which says what to install
+from accelerate.tracking import GeneralTracker  # noqa: E402
 
 
 class RecordTracker(GeneralTracker):  # type: ignore[misc]  # Accelerate has no types

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import lightning
-
 from trainparity.attach.owners import beside, model_of
+from trainparity.extras import require
 from trainparity.parity.record import record
 from trainparity.parity.recorder import Recorder
 from trainparity.parity.recording.unwrap import unwrap_optimizer
+
+require("lightning")  # which says what to install
+import lightning  # noqa: E402
 
 
 class RecordCallback(lightning.Callback):

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
-
+from trainparity.extras import require
 from trainparity.parity.record import record
 from trainparity.parity.recorder import Recorder
+
+require("transformers")  # which says what to install
+from transformers import TrainerCallback  # noqa: E402
 
 
 class RecordCallback(TrainerCallback):

@@ -1,6 +1,7 @@
 """The plain model and its parameters, whatever wraps them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -66,3 +67,17 @@ def test_a_group_that_a_sharded_optimizer_got_later_has_the_options_of_the_one_i
     sharded.add_param_group({"params": [model.bias], "weight_decay": 0.0})
     found = settings_by_parameter(sharded, list(model.parameters()))
     assert found["eps"].tolist() == [1e-6, 1e-6] and found["betas.1"].tolist() == [0.999, 0.999]
+
+
+class Unfinished(torch.optim.Optimizer):
+    """Leaves out what `torch.optim.Optimizer.__init__` does, as some that wrap another do."""
+
+    def __init__(self, inner: torch.optim.Optimizer | None, groups: list[dict[str, Any]]) -> None:
+        self.base_optimizer, self.param_groups = inner, groups
+
+
+def test_an_optimizer_without_hooks_is_seen_through_or_refused() -> None:
+    inner = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    assert unwrap_optimizer(Unfinished(inner, inner.param_groups)) is inner
+    with pytest.raises(TypeError, match="Unfinished never called torch.optim.Optimizer.__init__"):
+        unwrap_optimizer(Unfinished(None, inner.param_groups))

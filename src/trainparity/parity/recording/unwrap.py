@@ -61,14 +61,19 @@ def named_parts(model: nn.Module) -> list[tuple[str, nn.Module]]:
 def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     """Return the optimizer inside Accelerate's, Lightning's and Fabric's wrappers, which hold it as `optimizer`.
 
-    And inside of PyTorch's `PostLocalSGDOptimizer`, which has no hooks of its own.
+    And inside of those that have no hooks of their own, as PyTorch's `PostLocalSGDOptimizer` or a Lookahead that leaves
+    out `torch.optim.Optimizer.__init__`.
     """
     while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
         optimizer = inner
     if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
-        optimizer = getattr(optimizer, "optim", optimizer)
+        inside = getattr(optimizer, "__dict__", {}).values()
+        optimizer = next((one for one in inside if isinstance(one, torch.optim.Optimizer)), optimizer)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        name = type(optimizer).__name__
+        raise TypeError(f"{name} never called torch.optim.Optimizer.__init__, which makes the hooks of its step")
     return optimizer
 
 
