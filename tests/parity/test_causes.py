@@ -218,6 +218,9 @@ def decayed(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
     return {name: g + 0.1 * drawn(1, i, shape=g.shape) for i, (name, g) in enumerate(found.items())}
 
 
+KEEPS: dict[str, Any] = {"state__norm": torch.ones(T, P), "layout": {"without_limit": True}}
+"""What an optimizer of PyTorch's keeps is as long in all steps."""
+
 PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
@@ -428,6 +431,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {**only_update(1.1), "setting__weight_decay": OTHER}),
         ({}, {**only_update(1.1), "state__norm": OTHER.float(), "optimizer_step": ones(T)}),
         ({}, {**only_update(1.1), "state__zeros": torch.ones_like(OTHER)}),
+        ({**KEEPS}, {**KEEPS, "lr": lambda step: 0.1 if step < 2 else 0.11, "setting__lr": ones(T, P, value=0.1)}),
     ],
     "update": [
         ({}, only_update(1.1)), ({}, {"gradients": OFF, "closure__again": AGAIN}),

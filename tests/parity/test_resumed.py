@@ -1,5 +1,7 @@
 """Runs of which earlier steps were not recorded: what rounding has parted there is no fault of theirs."""
 
+import copy
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -130,3 +132,51 @@ def test_a_state_that_is_loaded_for_other_parameters_is_named(
     assert (found.verdict, found.cause) == ("different", "optimizer-state"), (found.explanation, found.reason)
     assert "it was loaded for other parameters" in (found.explanation or "")
     assert found.evidence["parameters"] == ["0.weight", "2.weight"]
+
+
+def restore(change: Callable[[dict[str, Tensor]], None], coarse: bool, parts: int, folder: Path, twin: int) -> None:
+    """Train, and change what the optimizer keeps of each parameter where its state is loaded again in mid-run."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step, batch in enumerate(torch.randn(10, 16, 12, generator=torch.Generator().manual_seed(1))):
+            if step == BEFORE:
+                saved = copy.deepcopy(optimizer.state_dict())
+                for kept in saved["state"].values():
+                    change(kept)
+                optimizer.load_state_dict(saved)
+            optimizer.zero_grad()
+            for some in batch.chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    scores = model(some)
+                (cross_entropy(scores.float(), some[:, :4].argmax(1)) / parts).backward()
+            optimizer.step()
+
+
+def not_at_all(kept: dict[str, Tensor]) -> None:
+    pass
+
+
+def shrink_second_moments(kept: dict[str, Tensor]) -> None:
+    kept["exp_avg_sq"] *= 0.95
+
+
+def round_moments(kept: dict[str, Tensor]) -> None:
+    kept |= {name: kept[name].bfloat16() for name in ("exp_avg", "exp_avg_sq")}
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("change", [not_at_all, shrink_second_moments, round_moments])
+def test_a_state_that_is_changed_in_mid_run_is_named_where_its_length_does_not_tell(
+    change: Callable[[dict[str, Tensor]], None], coarse: bool, tmp_path: Path
+) -> None:
+    found = compared(partial(restore, not_at_all, coarse, 1), partial(restore, change, coarse, 1), tmp_path)
+    said = ("bitwise", None, None) if change is not_at_all else ("different", "optimizer-state", BEFORE)
+    assert (found.verdict, found.cause, found.step) == said, found.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_state_that_is_loaded_as_it_was_changes_nothing_in_another_cut(coarse: bool, tmp_path: Path) -> None:
+    found = compared(partial(restore, not_at_all, coarse, 1), partial(restore, not_at_all, coarse, 4), tmp_path)
+    assert found.verdict == "equivalent", found.explanation

@@ -79,5 +79,5 @@ class Unfinished(torch.optim.Optimizer):
 def test_an_optimizer_without_hooks_is_seen_through_or_refused() -> None:
     inner = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
     assert unwrap_optimizer(Unfinished(inner, inner.param_groups)) is inner
-    with pytest.raises(TypeError, match="Unfinished never called torch.optim.Optimizer.__init__"):
+    with pytest.raises(TypeError, match="Unfinished never called"):
         unwrap_optimizer(Unfinished(None, inner.param_groups))

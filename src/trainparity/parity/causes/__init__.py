@@ -126,6 +126,7 @@ RULES: tuple[Rule, ...] = (
     optimizer.optimizer_options,
     precision.updates_round_otherwise,
     optimizer.optimizer_state,
+    update.kept_otherwise,
     update.other_update,
     buffers.fed_by_buffers,
     buffers.buffers_only,

@@ -87,6 +87,29 @@ def other_update_before(difference: Difference) -> Finding | None:
 
 
 @rule(
+    "optimizer-state",
+    "update",
+    proof="PyTorch's own code makes the same updates up to a step, and then another one of the same gradients with the "
+    "same options: what it keeps was changed between two steps",
+    advice="restore the optimizer's state as it was saved: each tensor for its own parameter, in its own format",
+)
+def kept_otherwise(difference: Difference) -> Finding | None:
+    """A moment that is restored otherwise in mid-run, where the length of all that is kept does not tell."""
+    own = all(trace.layout.without_limit and not trace.layout.optimizers for trace in difference.traces)
+    classes, kept = facts.classes(difference), facts.state_norms(difference)
+    if not own or not difference.goes_on or classes[0] != classes[1] or not min(kept):
+        return None
+    if not (moved := _updated_otherwise(difference)):
+        return None
+    return Finding(
+        f"up to step {difference.left.layout.steps[difference.row - 1]} both runs make the same updates, and at step "
+        f"{difference.step} others of the same gradients with the same options: what {classes[0]} keeps of "
+        f"{some(moved)} was changed in between",
+        {"parameters": moved, "norm_of_the_state": kept},
+    )
+
+
+@rule(
     "update",
     "update",
     proof="weights before the step, gradients as they are applied, options, state and class of the optimizer agree, "
@@ -95,20 +118,27 @@ def other_update_before(difference: Difference) -> Finding | None:
 )
 def other_update(difference: Difference) -> Finding | None:
     """The same optimizer makes another update of the same gradients."""
-    applied = difference.pair("applied/norm")
-    if difference.stage != "update" or difference.beyond["start"] or applied is None or not applied[0].any():
-        return None
-    apart = torch.linalg.vector_norm(applied[0] - applied[1])
-    if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):
-        return None  # something else has changed the gradients
-    moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
-    if not _more_than_its_gradient(difference, moved) or _of_other_zeros(difference, moved):
+    if not (moved := _updated_otherwise(difference)):
         return None
     return Finding(
         f"{difference.runs[1]} makes another update than {difference.runs[0]} of the same gradients with the same "
         f"options: {some(moved)}",
         {"parameters": moved, "optimizers": facts.classes(difference)},
     )
+
+
+def _updated_otherwise(difference: Difference) -> list[str]:
+    """Return the parameters whose update is another one of the same gradient; none where that is not so."""
+    applied = difference.pair("applied/norm")
+    if difference.stage != "update" or difference.beyond["start"] or applied is None or not applied[0].any():
+        return []
+    apart = torch.linalg.vector_norm(applied[0] - applied[1])
+    if not float(apart) <= min(difference.tolerance, _APPLIED) * float(torch.linalg.vector_norm(applied[0])):
+        return []  # something else has changed the gradients
+    moved = [name for name in difference.beyond["update"] if name != ALL] or difference.beyond["weight"]
+    if not _more_than_its_gradient(difference, moved) or _of_other_zeros(difference, moved):
+        return []
+    return moved
 
 
 def _of_other_zeros(difference: Difference, names: list[str]) -> bool:

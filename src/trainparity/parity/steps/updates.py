@@ -19,7 +19,8 @@ def made_otherwise(step: StepPair) -> list[str]:
     """Return the parameters whose update differs by more than the optimizer's own arithmetic can round.
 
     That is more than twins' updates differ by, as twins' gradients are further apart than an optimizer rounds them; or
-    what differs is a sum of weights, gradient and update, as by another decay, factor or momentum: rounding is not.
+    what differs is a sum of weights, gradient and update, as by another decay, factor or momentum: rounding is not. Of
+    gradients and weights that have been the same since the window began any such update is another one.
     """
     left, right, row = step.left, step.right, step.row
     coarse = is_coarse(left.layout)
@@ -31,8 +32,9 @@ def made_otherwise(step: StepPair) -> list[str]:
     more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
     alike = step.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
     further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
-    chosen = more & (further | _explained(step)) if more.any() else more
-    return step.named(chosen)
+    if not more.any():
+        return []
+    return step.named(more & (further | _given_the_same(step) | _explained(step)))
 
 
 def traced_since(step: StepPair) -> slice | None:
@@ -63,6 +65,12 @@ def _given_alike(step: StepPair) -> bool:
     applied, other = (trace.arrays["applied/norm"][rows] for trace in step.traces)
     kept = torch.allclose(applied, other, rtol=_OWN, atol=0.0)
     return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
+
+
+def _given_the_same(step: StepPair) -> bool:
+    """Tell whether all that goes into the optimizer's steps since the window began is the same, to the bit."""
+    rows = traced_since(step)
+    return rows is not None and not any(bool(step.distances(kind)[rows].any()) for kind in _GIVEN)
 
 
 _GIVEN: tuple[Compared, ...] = ("gradient", "start")
