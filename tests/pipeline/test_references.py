@@ -71,11 +71,14 @@ def changed(**sections: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_only_what_changed_is_trained_and_a_forced_run_trains_all(first: dict[str, int]) -> None:
+def test_only_what_changed_is_trained_and_a_forced_run_trains_all(
+    first: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert set(first) == {"fp32", "fp64"}
     needed = layout.needed(RUNS, "a").read_bytes()
     with_new = trained(changed(configs=CONTENT["configs"] | {"c": {"accumulation_steps": 2}}))
     assert with_new == first and layout.needed(RUNS, "c").read_bytes() == needed
+    assert capsys.readouterr().out.splitlines()[-2:] == ["reference fp32: kept", "reference fp64: kept"]
     with_reference = trained(
         changed(configs=CONTENT["configs"] | {"d": {"reference": "long"}}, references={"long": {"train": {"seed": 1}}})
     )

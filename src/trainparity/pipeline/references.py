@@ -36,6 +36,8 @@ class Kept(Record):
 def train_references(params: Params, environment: Environment, *, runs: Path, data: Path) -> dict[str, Status]:
     """Train the references, then say which configuration needs which; return their status by entry of `references`.
 
+    What becomes of each is printed.
+
     DVC removes a stage's outputs before it runs, so trained references are kept beside them as well. One that was made
     from the same code, settings, data and environment is taken from there. If that holds for all of them, and each
     configuration is known, nothing but a forced run of the stage (`dvc repro -f`) has a reason to be here: then all
@@ -60,8 +62,10 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
         if status:
             _copy(name, kept, runs)
             found[name] = status
+            print(f"reference {name}: kept")
         else:
             found[name] = run_reference(params, environment, name, runs=runs, data=data)
+            print(f"reference {name}: {found[name].outcome}")
             digests[name] = _digest(layout.state(runs, reference_name(name)))
             if found[name].status == "trained":
                 _keep(name, runs, kept, digests[name])

@@ -12,8 +12,7 @@ from trainparity.records import layout
 def train() -> None:
     runs, settings = Path("runs"), params.load(Path("params.yaml"))
     environment = Environment.read(layout.environment(runs))
-    for name, status in train_references(settings, environment, runs=runs, data=Path("data/prepared")).items():
-        print(f"reference {name}: {status.outcome}")
+    train_references(settings, environment, runs=runs, data=Path("data/prepared"))
 
 
 def main() -> None:
