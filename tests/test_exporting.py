@@ -86,7 +86,7 @@ def test_what_cannot_be_written_is_said(
     assert "nothing to write to" in capsys.readouterr().err
     (tmp_path / "answer.json").write_text(json.dumps({"verdict": "fine"}))
     assert exported(tmp_path / "answer.json", "--tensorboard", tmp_path / "logs") == 2
-    assert "not a Verdict record" in capsys.readouterr().err
+    assert "not the record expected here: left" in capsys.readouterr().err
     if importlib.util.find_spec("mlflow"):
         assert exported(*runs, "--mlflow", "nothing://there") == 2
         assert capsys.readouterr().err.startswith("--mlflow nothing://there: ")

@@ -35,7 +35,7 @@ def test_an_empty_folder_and_a_damaged_status_cannot_be_judged(tmp_path: Path) -
     assert compare_folders(tmp_path, tmp_path).verdict == "cannot judge"
     (tmp_path / "status.json").write_text("{")
     found = compare_folders(tmp_path, tmp_path)
-    assert found.verdict == "cannot judge" and "not a Status record" in (found.reason or "")
+    assert found.verdict == "cannot judge" and "status.json: damaged" in (found.reason or "")
 
 
 def every_third(whole: Trace) -> Trace:

@@ -1,5 +1,6 @@
 """Models that are given two views of each sample, and stack them or pass them in turns: the loss is made inside."""
 
+import copy
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +51,39 @@ def train(norm: str, stacked: bool, parts: int, equal: bool, coarse: bool, folde
 
 
 FORMATS = pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+
+
+class Targets(nn.Module):
+    """Pulls views towards what an average makes of them, or by mistake towards what the trained encoder does."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.own = own
+        self.online = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8))
+        self.average = copy.deepcopy(self.online).requires_grad_(False)
+
+    def forward(self, views: Tensor) -> tuple[Tensor, ...]:
+        encoder = self.online if self.own else self.average
+        return (*map(self.online, views), *map(encoder, views))
+
+
+def train_towards(own: bool, coarse: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = Targets(own)
+    optimizer = torch.optim.SGD(model.online.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for views in torch.randn(5, 2, 16, 8, generator=torch.Generator().manual_seed(1)):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                one, two, first, second = (made.float() for made in model(views))
+            (mse_loss(one, second) + mse_loss(two, first)).backward()
+            optimizer.step()
+
+
+@FORMATS
+def test_a_batchnorm_that_sees_as_many_rows_in_further_calls_is_no_cause(coarse: bool, tmp_path: Path) -> None:
+    found = compared(partial(train_towards, False, coarse), partial(train_towards, True, coarse), tmp_path)
+    assert found.verdict == "different" and found.cause in ("forward", "loss-or-targets"), found.explanation
 
 
 @FORMATS

@@ -66,4 +66,5 @@ class TrainingProgress:
         self._bar.update(self._task, completed=self._done, description=title, loss=self._loss)
         if self._bar.disable and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_S
-            self._console.print(f"{title}: step {self._done} of {self._total}, {self._loss}", highlight=False)
+            loss = f", {self._loss}" if self._loss else ""
+            self._console.print(f"{title}: step {self._done} of {self._total}{loss}", highlight=False)

@@ -48,6 +48,7 @@ def _called_more_often(difference: Difference, norms: list[str]) -> Finding | No
     seen = [calls(trace.layout.activations) for trace in difference.traces]
     counts = {norm: [len(of_run.get(norm, ())) for of_run in seen] for norm in norms}
     odd = [norm for norm, (ours, theirs) in counts.items() if ours != theirs and not _of_equal_rows(difference, norm)]
+    odd = [norm for norm in odd if all(_is_called(trace, norm) for trace in difference.traces)]
     first = next((norm for norm in odd if _shows_elsewhere(difference, [norm])), None)
     if first is None or difference.stage != "gradient":
         return None
@@ -70,6 +71,13 @@ def _of_equal_rows(difference: Difference, norm: str) -> bool:
     ]
     both = calls(difference.left.layout.activations).get(norm, set()) & numbers[1].keys()
     return bool(both) and all(numbers[0][name] == numbers[1][name] for name in both)
+
+
+def _is_called(trace: Trace, norm: str) -> bool:
+    """Tell whether running statistics of a BatchNorm move, or it has none, or nobody knows: of one step."""
+    own = [place for place, name in enumerate(trace.layout.buffers) if name.rpartition(".")[0] == norm]
+    digests = trace.arrays["buffer/digest"][:, own]
+    return not own or len(digests) < 2 or bool((digests[1:] != digests[:-1]).any())
 
 
 def _times(count: int) -> str:

@@ -99,7 +99,11 @@ def kept_otherwise(difference: Difference) -> Finding | None:
     classes, kept = facts.classes(difference), facts.state_norms(difference)
     if not own or not difference.goes_on or classes[0] != classes[1] or not min(kept):
         return None
-    if not (moved := _updated_otherwise(difference)):
+    moved = _updated_otherwise(difference)
+    # A gradient of zeros ages what is kept of its parameter, and none leaves it as it is.
+    lately = slice(difference.row - 1, difference.row + 1)
+    trained = [(trace.arrays["gradient/norm"][lately] > 0).all(0) for trace in difference.traces]
+    if not moved or not set(moved) <= set(difference.named(trained[0] & trained[1])):
         return None
     return Finding(
         f"up to step {difference.left.layout.steps[difference.row - 1]} both runs make the same updates, and at step "
