@@ -151,10 +151,10 @@ def _where_it_shows(difference: Difference) -> Difference:
     if last or difference.stage != "update":
         return difference
     held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
-    moved = set(difference.beyond["update"]) - {ALL}
-    return (
-        replace(difference, row=difference.row + 1) if moved and not moved & set(difference.named(held)) else difference
-    )
+    moved = set(difference.beyond["update"] or difference.beyond["weight"]) - {ALL}
+    if not moved or moved & set(difference.named(held)):
+        return difference
+    return replace(difference, row=difference.row + 1)
 
 
 def _moved_in_one_run(difference: Difference) -> Finding | None:
