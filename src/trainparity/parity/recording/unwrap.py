@@ -71,7 +71,8 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
         optimizer = next((one for one in inside if isinstance(one, torch.optim.Optimizer)), optimizer)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
-    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+    takes_hooks_by_itself = type(optimizer).register_step_post_hook is not torch.optim.Optimizer.register_step_post_hook
+    if not (takes_hooks_by_itself or hasattr(optimizer, "_optimizer_step_pre_hooks")):
         name = type(optimizer).__name__
         raise TypeError(f"{name} never called torch.optim.Optimizer.__init__, which makes the hooks of its step")
     return optimizer
