@@ -12,6 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 import trainparity
 from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
+from trainparity.parity.noise.cancelling_biases import of_terms_that_cancel
 from trainparity.parity.recording.trace import Trace
 
 
@@ -84,12 +85,15 @@ def test_a_sum_of_very_many_terms_rounds_otherwise_in_another_order(tmp_path: Pa
     assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
 
 
-def rank(bias: bool, folder: Path, twin: int, *, at_once: bool) -> None:
+def rank(bias: bool, folder: Path, twin: int, *, at_once: bool, held: bool = True, moved: float = 0.0) -> None:
     """Learn which of two is better, each in a pass of its own or both at once: a constant of all has no gradient."""
     torch.manual_seed(0)
     body, norm, score = nn.Linear(8, 32), nn.LayerNorm(32), nn.Linear(32, 1, bias=bias)
     model = nn.Sequential(body, nn.Tanh(), norm, score)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW([*model.parameters()][: None if held else -1], lr=1e-3, weight_decay=0.1)
+    if moved:
+        score.bias.requires_grad_(False)
+        optimizer.register_step_post_hook(lambda *_: score.bias.data.add_(moved))
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin):
         for _ in range(6):
@@ -113,6 +117,20 @@ def test_without_twins_its_layer_tells_that_it_is(tmp_path: Path) -> None:
     rank(True, tmp_path / "b", 0, at_once=True)
     verdict = compare_folders(tmp_path / "a", tmp_path / "b")
     assert verdict.verdict == "equivalent", (verdict.reason, verdict.explanation)
+
+
+def test_it_is_seen_where_one_optimizer_alone_decays_it(tmp_path: Path) -> None:
+    for name, held in (("a", True), ("b", False)):
+        rank(True, tmp_path / name, 0, at_once=False, held=held)
+    verdict = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert verdict.cause == "parameters-not-updated", verdict
+
+
+def test_a_frozen_one_has_no_terms(tmp_path: Path) -> None:
+    for name, moved in (("a", 1e-4), ("b", 1e-3)):
+        rank(True, tmp_path / name, 0, at_once=False, moved=moved)
+    assert not of_terms_that_cancel(Trace.load(tmp_path / "a"))[-1]
+    assert compare_folders(tmp_path / "a", tmp_path / "b").verdict == "different"
 
 
 class WithDeadBranch(nn.Module):

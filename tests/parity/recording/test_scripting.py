@@ -81,13 +81,13 @@ def test_a_forward_that_is_inherited_stays_so(tmp_path: Path) -> None:
         def forward(self, batch: Tensor) -> Tensor:
             return super().forward(batch)
 
-    class Inheriting(Base):
+    class Without(Base):
         pass
 
     def doubled(self: Base, batch: Tensor) -> Tensor:
         return 2 * Own.forward(self, batch)
 
-    model, batch = Inheriting(), torch.randn(16, 8)
+    model, batch = Without(), torch.randn(16, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     with trainparity.record(model, optimizer, tmp_path, interval=1):
         before = model(batch)
@@ -95,4 +95,44 @@ def test_a_forward_that_is_inherited_stays_so(tmp_path: Path) -> None:
         optimizer.step()
         Base.forward = doubled  # type: ignore[method-assign]
         assert torch.equal(model(batch), 2 * before)
-    assert "forward" not in vars(Inheriting)
+    assert "forward" not in vars(Without)
+
+
+class Doubling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return 2 * batch
+
+
+class Inheriting(nn.Linear):
+    """Has no forward of its own."""
+
+
+def test_a_forward_that_is_inherited_is_compiled(tmp_path: Path) -> None:
+    model = Inheriting(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = torch.compile(lambda batch: model(batch), backend="eager")
+    batch = torch.randn(16, 8)
+    plain = model(batch)
+    with trainparity.record(model, optimizer, tmp_path, interval=1):
+        assert torch.equal(compiled(batch), plain)
+
+
+def test_a_class_between_others_hands_on_to_the_next(tmp_path: Path) -> None:
+    class Between(Doubling):
+        pass
+
+    class Halving(Doubling):
+        def forward(self, batch: Tensor) -> Tensor:
+            return batch / 2
+
+    class Last(Between, Halving):
+        pass
+
+    model, batch = Between(), torch.randn(16, 8)
+    with trainparity.record(model, torch.optim.SGD(model.parameters(), lr=0.1), tmp_path, interval=1):
+        assert torch.equal(Last()(batch), batch / 2)
+        assert torch.equal(model(batch), 2 * batch)

@@ -58,13 +58,14 @@ def never_reached(difference: Difference) -> Finding | None:
 
 
 def _unheld(difference: Difference) -> list[str]:
-    """Return the parameters with a gradient in both runs that one optimizer alone holds, and that it alone moves."""
+    """Return the parameters that one optimizer alone holds and moves: with a gradient in both runs, or by decay."""
     held = difference.at("held")
     if torch.equal(*held):  # as in nearly every step
         return []
     gradients, moved = difference.norms("gradient"), [lengths > 0 for lengths in difference.norms("update")]
     odd = (held[0] & ~held[1] & moved[0] & ~moved[1]) | (held[1] & ~held[0] & moved[1] & ~moved[0])
-    return difference.named(odd & (gradients[0] > 0) & (gradients[1] > 0))
+    decayed = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
+    return difference.named(odd & (decayed | (gradients[0] > 0) & (gradients[1] > 0)))
 
 
 def _unheld_differ(difference: Difference) -> bool:
@@ -134,14 +135,10 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     seen = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     held = difference.at("held")
-    by_one = held[0] ^ held[1]
-    unheld = difference.named(by_one)
+    unheld = difference.named(held[0] ^ held[1])
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
-    at_rest = facts.set_otherwise(difference) & ~by_one
-    moves = (moved[0] != moved[1]) & seen & (not stored_otherwise(difference))
-    lost = moves & with_gradient & ~at_rest
-    if difference.stage == "update":
-        lost |= moves & by_one & (moved[0] == held[0])  # by decay alone, as of a branch that nothing depends on
+    at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
+    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference)) & ~at_rest
     odd = list(dict.fromkeys([*difference.named(lost), *_unheld(difference)]))
     if not odd:
         return None

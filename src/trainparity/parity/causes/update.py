@@ -6,6 +6,7 @@ from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import backward_makes_equal
 from trainparity.parity.noise.distance import ALL, names
+from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.updates import parted_before
 from trainparity.records.names import some
@@ -95,15 +96,14 @@ def other_update_before(difference: Difference) -> Finding | None:
 )
 def kept_otherwise(difference: Difference) -> Finding | None:
     """A moment that is restored otherwise in mid-run, where the length of all that is kept does not tell."""
-    own = all(trace.layout.without_limit and not trace.layout.optimizers for trace in difference.traces)
     classes, kept = facts.classes(difference), facts.state_norms(difference)
-    if not own or not difference.goes_on or classes[0] != classes[1] or not min(kept):
+    if not all(map(_made_by_torch, difference.traces)) or not difference.goes_on or classes[0] != classes[1]:
         return None
-    moved = _updated_otherwise(difference)
     # A gradient of zeros ages what is kept of its parameter, and none leaves it as it is.
     lately = slice(difference.row - 1, difference.row + 1)
-    trained = [(trace.arrays["gradient/norm"][lately] > 0).all(0) for trace in difference.traces]
-    if not moved or not set(moved) <= set(difference.named(trained[0] & trained[1])):
+    trained = torch.stack([(trace.arrays["gradient/norm"][lately] > 0).all(0) for trace in difference.traces]).all(0)
+    moved = _updated_otherwise(difference)
+    if not min(kept) or not moved or not set(moved) <= set(difference.named(trained)):
         return None
     return Finding(
         f"up to step {difference.left.layout.steps[difference.row - 1]} both runs make the same updates, and at step "
@@ -111,6 +111,12 @@ def kept_otherwise(difference: Difference) -> Finding | None:
         f"{some(moved)} was changed in between",
         {"parameters": moved, "norm_of_the_state": kept},
     )
+
+
+def _made_by_torch(trace: Trace) -> bool:
+    """Tell whether PyTorch's own code alone makes the updates, all of one class."""
+    layout = trace.layout
+    return layout.without_limit and not layout.optimizers and not layout.hooked
 
 
 @rule(

@@ -34,13 +34,14 @@ def of_cancelling_biases(reference: Trace) -> Tensor:
 def of_terms_that_cancel(reference: Trace) -> Tensor:
     """Return the biases of whose terms nothing is left in any step, to the bit: bool [P].
 
-    In another order something is left. Those of a branch that nothing depends on have no terms.
+    In another order something is left. Those of a branch that nothing depends on have no terms, and of what is frozen
+    there is no gradient.
     """
-    lengths, terms = norms(reference, "gradient"), _terms(reference)
+    lengths, terms, frozen = norms(reference, "gradient"), _terms(reference), reference.arrays["frozen"].any(0)
     found = torch.zeros(lengths.shape[1], dtype=torch.bool)
     for _, place, column in _biases(reference):
         found[place] = not lengths[:, place].any() and terms[:, column].nan_to_num(0.0).any()
-    return found
+    return found & ~frozen
 
 
 def _biases(reference: Trace) -> list[tuple[str, int, int]]:

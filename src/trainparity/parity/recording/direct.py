@@ -48,12 +48,14 @@ def forget(model: nn.Module) -> None:
 
 def _replace(kind: type[nn.Module]) -> None:
     own, found = vars(kind).get("forward"), kind.forward
-    bases: Any = super(kind, kind)
+
+    def inherited(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
+        return super(kind, self).forward(*inputs, **keywords)  # type: ignore[misc]
 
     @wraps(found)
     def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
         # What is inherited is looked up anew: the loop may put another in its base's place.
-        original = found if own else bases.forward
+        original = found if own or not isinstance(self, kind) else inherited
         compiling = torch.compiler.is_compiling()
         around = None if compiling else _watched.get(kind, {}).get(id(self))
         if around is None:

@@ -40,6 +40,7 @@ def layout_of(
         "optimizer": type(own_part(optimizer)).__name__,
         "optimizers": _classes(optimizer, parameters),
         "without_limit": all(map(_is_without_limit, _members(optimizer))),
+        "hooked": any(map(_is_hooked, _members(optimizer))),
         "choices": _choices(optimizer),
     }
 
@@ -71,6 +72,12 @@ def _is_without_limit(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer).step.__module__.startswith("torch.optim.") and not isinstance(
         optimizer, torch.optim.Adafactor
     )
+
+
+def _is_hooked(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether a step calls hooks other than the Recorder's."""
+    hooks = [getattr(optimizer, f"_optimizer_step_{when}_hooks", {}).values() for when in ("pre", "post")]
+    return any(not getattr(hook, "__module__", "").startswith("trainparity.") for each in hooks for hook in each)
 
 
 def _choices(optimizer: torch.optim.Optimizer) -> dict[str, str]:

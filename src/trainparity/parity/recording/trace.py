@@ -99,6 +99,8 @@ class Layout(Record):
     """Class of that which holds a parameter, by its name, where several of more than one class step together."""
     without_limit: bool = False
     """Whether its steps are PyTorch's code, which shortens no gradient."""
+    hooked: bool = False
+    """Whether hooks of the loop's own are called in its steps."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Its options that are words, as `line_search_fn`, or None."""
     corrected_in_double: bool = False
