@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainparity.parity.recording.facts import settings_by_parameter, steps_counted
+from trainparity.parity.recording.facts import layout_of, settings_by_parameter, steps_counted
 
 
 class Grouped(torch.optim.Optimizer):
@@ -39,6 +39,17 @@ def test_what_a_loop_notes_in_groups_is_no_option() -> None:
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([{"params": [parameter], "depth": 3}], lr=0.1)
     assert "depth" not in settings_by_parameter(optimizer, [parameter])
+
+
+def test_hooks_of_the_loops_own_are_told_of_in_whatever_code_they_stand() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert not layout_of(model, optimizer, [])["hooked"]
+    made: dict[str, Any] = {}
+    exec("def hook(*_): pass", made)  # noqa: S102  # as a notebook's magic does: it stands in no module
+    made["hook"].__module__ = None
+    optimizer.register_step_post_hook(made["hook"])
+    assert layout_of(model, optimizer, [])["hooked"]
 
 
 def test_steps_are_counted_by_one_number_of_any_kind_and_else_not() -> None:

@@ -77,7 +77,7 @@ def _is_without_limit(optimizer: torch.optim.Optimizer) -> bool:
 def _is_hooked(optimizer: torch.optim.Optimizer) -> bool:
     """Tell whether a step calls hooks other than the Recorder's."""
     hooks = [getattr(optimizer, f"_optimizer_step_{when}_hooks", {}).values() for when in ("pre", "post")]
-    return any(not getattr(hook, "__module__", "").startswith("trainparity.") for each in hooks for hook in each)
+    return any(not str(getattr(hook, "__module__", "")).startswith("trainparity.") for each in hooks for hook in each)
 
 
 def _choices(optimizer: torch.optim.Optimizer) -> dict[str, str]:
