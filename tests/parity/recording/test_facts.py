@@ -46,7 +46,7 @@ def test_hooks_of_the_loops_own_are_told_of_in_whatever_code_they_stand() -> Non
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     assert not layout_of(model, optimizer, [])["hooked"]
     made: dict[str, Any] = {}
-    exec("def hook(*_): pass", made)  # noqa: S102  # as a notebook's magic does: it stands in no module
+    exec("def hook(*_): pass", made)  # as a notebook's magic does: it stands in no module
     made["hook"].__module__ = None
     optimizer.register_step_post_hook(made["hook"])
     assert layout_of(model, optimizer, [])["hooked"]
