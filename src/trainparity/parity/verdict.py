@@ -162,8 +162,8 @@ def _made_alike(left: Trace, right: Trace, floor: Floor, margin: float) -> bool:
 
 
 _NO_GRADIENTS = (
-    "backward makes other gradients, and no step of the optimizer finds one in the model: what it applies, as to copies "
-    "of the weights, is not seen"
+    "backward makes other gradients, and no step of the optimizer finds one in the model: what it applies, as to "
+    "copies of the weights, is not seen"
 )
 _KEEP_THEM = "keep the model's gradients until the optimizer's step, or record the model whose parameters it holds"
 
