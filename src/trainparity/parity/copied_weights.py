@@ -1,8 +1,9 @@
-"""Updates of a loop that copies weights into the model, from those that its optimizer holds in a finer format."""
+"""A loop that copies weights into the model, and gradients out of it: its optimizer holds them in a finer format."""
 
 import torch
 
-from trainparity.parity.noise.distance import sketches
+from trainparity.parity.noise.distance import norms, sketches
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace
 
 
@@ -27,3 +28,28 @@ def _copied(trace: Trace) -> Trace:
         values[rows - 1] = arrays[name][rows]
     moved = not torch.equal(copied["weight/sketch"], arrays["weight/sketch"])
     return Trace(layout, arrays | copied | held) if moved else trace
+
+
+def take_other_gradients(left: Trace, right: Trace, floor: Floor, margin: float) -> bool:
+    """Tell whether backward makes other gradients, where both loops take them away, as to copies, before the step."""
+    return all(map(_loses_gradients, (left, right))) and not _made_alike(left, right, floor, margin)
+
+
+def _loses_gradients(trace: Trace) -> bool:
+    """Tell whether backward passes make gradients, and no step finds any."""
+    return bool(trace.arrays["rank/micro"].any()) and not norms(trace, "gradient").any()
+
+
+def _made_alike(left: Trace, right: Trace, floor: Floor, margin: float) -> bool:
+    """Tell whether backward makes the same gradients in all steps, as far as those of what models return tell noise."""
+    ours, theirs = (trace.arrays["rank/micro"].sum(2).mean(1) for trace in (left, right))
+    apart = torch.linalg.vector_norm(ours - theirs, dim=1) / torch.linalg.vector_norm(ours, dim=1)
+    noise = floor["activation_gradient"][:, -1].clamp(min=left.layout.unit_roundoff)
+    return bool((apart <= margin * noise).all())
+
+
+TAKEN = (
+    "backward makes other gradients, and no step of the optimizer finds one in the model: what it applies, as to "
+    "copies of the weights, is not seen"
+)
+LEAVE_THEM = "keep the model's gradients until the optimizer's step, or record the model whose parameters it holds"

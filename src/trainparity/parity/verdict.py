@@ -9,6 +9,7 @@ from torch import Tensor
 from trainparity.parity.causes import FACTS
 from trainparity.parity.causes.averages import written_in_one_run
 from trainparity.parity.causes.ranks import agree, disagreement
+from trainparity.parity.copied_weights import LEAVE_THEM, TAKEN, take_other_gradients
 from trainparity.parity.diagnosis import explain
 from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
@@ -127,8 +128,8 @@ def judge_traces(
         # Where a later window begins, from equal weights, nothing has grown.
         anew = sorted({*rows} & {*left.layout.rows_that_begin()})
         return explain(verdict, replace(difference, row=anew[0])) if anew else verdict.unclear(grown, advice=IN_WINDOWS)
-    if _loses_gradients(left) and _loses_gradients(right) and not _made_alike(left, right, floor, margin):
-        return verdict.unclear(_NO_GRADIENTS, advice=_KEEP_THEM)
+    if take_other_gradients(left, right, floor, margin):
+        return verdict.unclear(TAKEN, advice=LEAVE_THEM)
     if verdict.verdict == "bitwise":
         return verdict
     if unknown := floor.flaw or _unknown(left, off):
@@ -146,26 +147,6 @@ def judge_traces(
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
-
-
-def _loses_gradients(trace: Trace) -> bool:
-    """Tell whether backward passes make gradients, and no step finds any."""
-    return bool(trace.arrays["rank/micro"].any()) and not norms(trace, "gradient").any()
-
-
-def _made_alike(left: Trace, right: Trace, floor: Floor, margin: float) -> bool:
-    """Tell whether backward makes the same gradients in all steps, as far as those of what models return tell noise."""
-    ours, theirs = (trace.arrays["rank/micro"].sum(2).mean(1) for trace in (left, right))
-    apart = torch.linalg.vector_norm(ours - theirs, dim=1) / torch.linalg.vector_norm(ours, dim=1)
-    noise = floor["activation_gradient"][:, -1].clamp(min=left.layout.unit_roundoff)
-    return bool((apart <= margin * noise).all())
-
-
-_NO_GRADIENTS = (
-    "backward makes other gradients, and no step of the optimizer finds one in the model: what it applies, as to "
-    "copies of the weights, is not seen"
-)
-_KEEP_THEM = "keep the model's gradients until the optimizer's step, or record the model whose parameters it holds"
 
 
 def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:

@@ -103,10 +103,13 @@ def _kept_beside(difference: Difference) -> list[str]:
     """Return the weights that no optimizer holds in any step, and that one run at least moves before this one."""
     if not difference.goes_on:
         return []
-    held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
     moved = torch.stack([_changed(trace, difference.row) for trace in difference.traces]).any(0)
     shapes = difference.left.layout.parameters
-    return [name for name in difference.named(moved & ~held) if math.prod(shapes[name]) >= _FEWEST]
+    return [name for name in difference.named(moved & ~_ever_held(difference)) if math.prod(shapes[name]) >= _FEWEST]
+
+
+def _ever_held(difference: Difference) -> Tensor:
+    return torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
 
 
 def _changed(trace: Trace, row: int) -> Tensor:
@@ -150,9 +153,8 @@ def _where_it_shows(difference: Difference) -> Difference:
     last = difference.row + 1 == len(difference.left.layout.steps)
     if last or difference.stage != "update":
         return difference
-    held = torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
     moved = set(difference.beyond["update"] or difference.beyond["weight"]) - {ALL}
-    if not moved or moved & set(difference.named(held)):
+    if not moved or moved & set(difference.named(_ever_held(difference))):
         return difference
     return replace(difference, row=difference.row + 1)
 

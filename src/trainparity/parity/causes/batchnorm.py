@@ -47,8 +47,9 @@ def _called_more_often(difference: Difference, norms: list[str]) -> Finding | No
     """Find a BatchNorm that sees each batch in more parts in one run, as both views of a sample at once or in turns."""
     seen = [calls(trace.layout.activations) for trace in difference.traces]
     counts = {norm: [len(of_run.get(norm, ())) for of_run in seen] for norm in norms}
-    odd = [norm for norm, (ours, theirs) in counts.items() if ours != theirs and not _of_equal_rows(difference, norm)]
+    odd = [norm for norm, (ours, theirs) in counts.items() if ours != theirs]
     odd = [norm for norm in odd if all(_is_called(trace, norm) for trace in difference.traces)]
+    odd = [norm for norm in odd if not _see_as_much(difference, set.intersection(*(s.get(norm, set()) for s in seen)))]
     first = next((norm for norm in odd if _shows_elsewhere(difference, [norm])), None)
     if first is None or difference.stage != "gradient":
         return None
@@ -63,14 +64,13 @@ def _called_more_often(difference: Difference, norms: list[str]) -> Finding | No
     )
 
 
-def _of_equal_rows(difference: Difference, norm: str) -> bool:
+def _see_as_much(difference: Difference, both: set[str]) -> bool:
     """Tell whether calls that both runs make see as many numbers: then one run makes further calls of its own."""
     numbers = [
-        dict(zip(trace.layout.activations, trace.arrays["activation/numbers"][difference.row].tolist(), strict=True))
+        [trace.arrays["activation/numbers"][difference.row, trace.layout.activations.index(name)] for name in both]
         for trace in difference.traces
     ]
-    both = calls(difference.left.layout.activations).get(norm, set()) & numbers[1].keys()
-    return bool(both) and all(numbers[0][name] == numbers[1][name] for name in both)
+    return bool(both) and numbers[0] == numbers[1]
 
 
 def _is_called(trace: Trace, norm: str) -> bool:

@@ -127,17 +127,19 @@ def held(difference: Difference) -> Tensor:
 
 def _updated(difference: Difference, rows: int | slice) -> Tensor:
     left, right = ({name: trace.arrays[name][rows] for name in _OF_UPDATES} for trace in difference.traces)
-    moves = [run["weight/sketch"] - run["start/sketch"] for run in (left, right)]
-    rounded = stored_rounding(difference.left)[rows]
+    both: Tensor = left["held"] & right["held"]
     with_gradient = (left["gradient/norm"] != 0) | (right["gradient/norm"] != 0)
+    if not (both & ~with_gradient).any():  # as of most models: how they move is not asked
+        return both
+    moves = [run["weight/sketch"] - run["start/sketch"] for run in (left, right)]
+    rounded = stored_rounding(difference.left, rows)
     apart = torch.linalg.vector_norm(moves[0] - moves[1], dim=-1) > _ROUNDINGS * rounded
-    found: Tensor = left["held"] & right["held"] & (with_gradient | apart)
+    found: Tensor = both & (with_gradient | apart)
     return found
 
 
 _ROUNDINGS = 2
 """Of a weight that is stored, by which two equal moves of it may be apart."""
-
 
 _OF_UPDATES = ("held", "gradient/norm", "start/sketch", "weight/sketch")
 

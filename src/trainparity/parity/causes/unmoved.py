@@ -7,7 +7,6 @@ from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.precision import stored_otherwise
 from trainparity.parity.noise.distance import ALL, norms, stored_rounding
-from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 
@@ -64,8 +63,7 @@ def _unheld(difference: Difference) -> list[str]:
         return []
     gradients, moved = difference.norms("gradient"), [lengths > 0 for lengths in difference.norms("update")]
     odd = (held[0] & ~held[1] & moved[0] & ~moved[1]) | (held[1] & ~held[0] & moved[1] & ~moved[0])
-    decayed = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
-    return difference.named(odd & (decayed | (gradients[0] > 0) & (gradients[1] > 0)))
+    return difference.named(odd & (_seen_to_move(difference) | (gradients[0] > 0) & (gradients[1] > 0)))
 
 
 def _unheld_differ(difference: Difference) -> bool:
@@ -92,12 +90,14 @@ def made_after_the_optimizer(difference: Difference) -> Finding | None:
     )
 
 
-def _more_than_rounding(trace: Trace, row: int) -> Tensor:
-    """Return the parameters whose update a run that makes half of it would not round away: bool [P].
+def _seen_to_move(difference: Difference) -> Tensor:
+    """Return the parameters whose update in one of the runs would not be rounded away if it were half: bool [P].
 
     Weights in bf16 take no update that is less than half of their last place.
     """
-    return norms(trace, "update")[row] > 2 * stored_rounding(trace)[row]
+    row, traces = difference.row, difference.traces
+    found = [norms(trace, "update")[row] > 2 * stored_rounding(trace, row) for trace in traces]
+    return found[0] | found[1]
 
 
 @rule(
@@ -132,13 +132,13 @@ def parameters_not_updated(difference: Difference) -> Finding | None:
     if difference.stage != "update" and not (difference.may_be_update and _unheld(difference)):
         return None
     moved = [lengths > 0 for lengths in difference.norms("update")]
-    seen = torch.stack([_more_than_rounding(trace, difference.row) for trace in difference.traces]).any(0)
     with_gradient = (difference.norms("gradient")[0] > 0) & (difference.norms("gradient")[1] > 0)
     held = difference.at("held")
     unheld = difference.named(held[0] ^ held[1])
     # A learning rate of zero moves nothing either, and other options another way: that is their doing.
     at_rest = facts.set_otherwise(difference) & ~(held[0] ^ held[1])
-    lost = (moved[0] != moved[1]) & seen & with_gradient & (not stored_otherwise(difference)) & ~at_rest
+    visible = _seen_to_move(difference) & (not stored_otherwise(difference))
+    lost = (moved[0] != moved[1]) & visible & with_gradient & ~at_rest
     odd = list(dict.fromkeys([*difference.named(lost), *_unheld(difference)]))
     if not odd:
         return None

@@ -172,14 +172,18 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     return torch.where(with_all(update) > 0, ratio(with_all(rounded), with_all(update)), unit)
 
 
-def stored_rounding(trace: Trace) -> Tensor:
-    """Return how far one rounding to the format that it is stored in moves each weight: float64 [T, P].
+def stored_rounding(trace: Trace, rows: int | slice = slice(None)) -> Tensor:
+    """Return how far one rounding to the format that it is stored in moves a weight: float64 [T, P], or [P] of a row.
 
     Zero for those that are not trained, as the frozen base of adapters: they take no part in the update.
     """
-    still = (trace.arrays["frozen"] | ~trace.arrays["held"]) & (norms(trace, "update") == 0)
+    frozen, held, start, weight = (trace.arrays[name][rows] for name in ("frozen", "held", *_OF_AN_UPDATE))
+    still = (frozen | ~held) & (torch.linalg.vector_norm(weight - start, dim=-1) == 0)
     units = torch.tensor(list(trace.layout.stored().values()), dtype=torch.float64)
-    return (units * norms(trace, "weight")).masked_fill(still, 0.0)
+    return (units * norms(trace, "weight")[rows]).masked_fill(still, 0.0)
+
+
+_OF_AN_UPDATE = ("start/sketch", "weight/sketch")
 
 
 _TERMS = 4

@@ -247,10 +247,14 @@ class AnalyticFloor:
         if kind in ("update", "weight"):
             for made_of in (passed_on, amplified):
                 floor = torch.maximum(floor, made_of(self.reference, kind, self["gradient"]))
-            floor = torch.maximum(floor, of_nothing(self.reference, kind, of_terms_that_cancel(self.reference)))
+            floor = torch.maximum(floor, of_nothing(self.reference, kind, self._cancelling))
         if kind in ("start", "weight"):
             floor = torch.maximum(floor, left_to_rounding(self.reference, kind, self["update"]))
         return _running_maximum(self.reference, floor)
+
+    @cached_property
+    def _cancelling(self) -> Tensor:
+        return of_terms_that_cancel(self.reference)
 
     @cached_property
     def _growth(self) -> Tensor:
