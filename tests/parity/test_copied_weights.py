@@ -65,3 +65,67 @@ def test_gradients_that_are_gone_at_the_step_are_judged_as_backward_made_them(
     reference = partial(_train, 1, 1e-2, True, moved=True)
     verdict = compared(reference, partial(_train, parts, 1e-2, True, moved=True, scale=scale), tmp_path)
     assert verdict.verdict in said, verdict.reason
+
+
+def _train_once_without(numbers: float, takes: bool, folder: Path, twin: int) -> None:
+    """Multiply the loss of one step by a number, and take gradients away where they are copied, or not."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.Linear(32, 10)).bfloat16()
+    masters = [parameter.detach().float() for parameter in model.parameters()]
+    optimizer = torch.optim.AdamW(masters, lr=1e-2)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(6):
+            model.zero_grad()
+            loss = nn.functional.cross_entropy(model(torch.randn(16, 4, generator=draws).bfloat16()).float(), LABELS)
+            (loss * (numbers if step == 2 else 1.0)).backward()
+            for master, parameter in zip(masters, model.parameters(), strict=True):
+                assert parameter.grad is not None
+                master.grad = parameter.grad.float()
+                if takes:
+                    parameter.grad = None
+            if numbers * 0 == 0 or step != 2:
+                optimizer.step()
+            for master, parameter in zip(masters, model.parameters(), strict=True):
+                parameter.data.copy_(master)
+
+
+@pytest.mark.parametrize("numbers", [0.0, float("inf")])
+def test_a_step_of_which_no_gradient_is_left_is_the_same_as_itself(numbers: float, tmp_path: Path) -> None:
+    verdict = compared(*2 * [partial(_train_once_without, numbers, True)], tmp_path)
+    assert verdict.verdict == "bitwise", verdict.reason
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_whether_gradients_are_left_where_they_are_copied_from_is_no_matter(
+    order: tuple[bool, bool], tmp_path: Path
+) -> None:
+    verdict = compared(*(partial(_train_once_without, 1.0, takes) for takes in order), tmp_path)
+    assert verdict.verdict == "bitwise", verdict.explanation
+
+
+def _train_in_single(parts: int, folder: Path, twin: int) -> None:
+    """Train copies of a model in single precision, under autocast, with gradients that are taken away."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
+    copies = [parameter.detach().clone() for parameter in model.parameters()]
+    optimizer = torch.optim.SGD(copies, lr=0.02, momentum=0.9)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            images = torch.randn(16, 4, generator=draws)
+            for some, labels in zip(images.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(some)
+                (nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
+            for copy, parameter in zip(copies, model.parameters(), strict=True):
+                copy.grad, parameter.grad = parameter.grad, None
+            optimizer.step()
+            for copy, parameter in zip(copies, model.parameters(), strict=True):
+                parameter.data.copy_(copy)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_gradients_that_are_gone_are_not_the_same_to_the_bit(parts: int, tmp_path: Path) -> None:
+    verdict = compared(partial(_train_in_single, 1), partial(_train_in_single, parts), tmp_path)
+    assert verdict.verdict != "different", verdict.explanation

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainparity.parity.noise.distance import norms, sketches
+from trainparity.parity.noise.distance import norms, ratio, sketches
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace
 
@@ -12,11 +12,22 @@ def with_copied_weights(left: Trace, right: Trace, *twins: Trace) -> list[Trace]
 
     Masters in fp32 are so, which a loop updates and copies into a model in bf16 after the optimizer's step
     (Micikevicius et al., Mixed Precision Training, 2018). What the last traced step of several in a row has made is not
-    known: it has no update.
+    known: it has no update. Where one loop alone takes gradients away, neither run has any.
     """
     if any(trace.arrays["held"].any() or sketches(trace, "update").any() for trace in (left, right)):
         return [left, right, *twins]
-    return [_copied(trace) for trace in (left, right, *twins)]
+    return [_copied(trace) for trace in _as_taken(left, right, *twins)]
+
+
+def _as_taken(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
+    """Return runs without gradients where one loop alone takes them away, and no optimizer finds those of the other."""
+    traces = [left, right, *twins]
+    taken = [_loses_gradients(trace) for trace in traces[:2]]
+    if taken[0] == taken[1] or not all(trace.arrays["rank/micro"].any() for trace in traces[:2]):
+        return traces
+    arrays = traces[taken.index(True)].arrays
+    none = {name: values for name, values in arrays.items() if name.startswith("gradient/")}
+    return [Trace(trace.layout, trace.arrays | none) for trace in traces]
 
 
 def _copied(trace: Trace) -> Trace:
@@ -43,9 +54,10 @@ def _loses_gradients(trace: Trace) -> bool:
 def _made_alike(left: Trace, right: Trace, floor: Floor, margin: float) -> bool:
     """Tell whether backward makes the same gradients in all steps, as far as those of what models return tell noise."""
     ours, theirs = (trace.arrays["rank/micro"].sum(2).mean(1) for trace in (left, right))
-    apart = torch.linalg.vector_norm(ours - theirs, dim=1) / torch.linalg.vector_norm(ours, dim=1)
+    differs = torch.where((ours == theirs) | (ours.isnan() & theirs.isnan()), 0.0, ours - theirs)
+    apart = ratio(torch.linalg.vector_norm(differs, dim=1), torch.linalg.vector_norm(ours, dim=1))
     noise = floor["activation_gradient"][:, -1].clamp(min=left.layout.unit_roundoff)
-    return bool((apart <= margin * noise).all())
+    return bool(((apart == 0) | (apart <= margin * noise)).all())  # noise is not known of what is not finite
 
 
 TAKEN = (
