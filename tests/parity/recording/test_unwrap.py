@@ -14,6 +14,7 @@ from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimiz
 from torch.nn.parallel import DistributedDataParallel
 
 from trainparity.parity.recording.facts import settings_by_parameter
+from trainparity.parity.recording.joint import joined
 from trainparity.parity.recording.unwrap import reshard, unwrap_model, unwrap_optimizer
 
 
@@ -81,3 +82,18 @@ def test_an_optimizer_without_hooks_is_seen_through_or_refused() -> None:
     assert unwrap_optimizer(Unfinished(inner, inner.param_groups)) is inner
     with pytest.raises(TypeError, match="Unfinished never called"):
         unwrap_optimizer(Unfinished(None, inner.param_groups))
+
+
+class Both(torch.optim.Optimizer):
+    """Makes the steps of two, as of Muon and of Adam for the rest, and leaves out `torch.optim.Optimizer.__init__`."""
+
+    def __init__(self, one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> None:
+        self.each, self.param_groups = [one, other], one.param_groups + other.param_groups
+
+
+def test_a_wrapper_of_two_optimizers_is_recorded_as_both() -> None:
+    layers = nn.Linear(2, 2), nn.Linear(2, 2)
+    one, other = (torch.optim.SGD(layer.parameters(), lr=0.1) for layer in layers)
+    assert joined(Both(one, other)).members == [one, other]
+    assert joined([Both(one, other)]).members == [one, other]
+    assert joined(one) is one

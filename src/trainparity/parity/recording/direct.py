@@ -55,7 +55,7 @@ def _replace(kind: type[nn.Module]) -> None:
     @wraps(found)
     def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
         # What is inherited is looked up anew: the loop may put another in its base's place.
-        original = found if own or not isinstance(self, kind) else inherited
+        original = found if own is not None or not isinstance(self, kind) else inherited
         compiling = torch.compiler.is_compiling()
         around = None if compiling else _watched.get(kind, {}).get(id(self))
         if around is None:
@@ -67,7 +67,7 @@ def _replace(kind: type[nn.Module]) -> None:
 
 
 def _put_back(kind: type[nn.Module], own: Any) -> None:
-    if own:
+    if own is not None:
         kind.forward = own
     else:
         del kind.forward

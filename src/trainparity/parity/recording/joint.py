@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording.apart import in_backward, unseen
-from trainparity.parity.recording.unwrap import unwrap_optimizer
+from trainparity.parity.recording.unwrap import optimizers_inside, unwrap_optimizer
 
 
 class Joint(torch.optim.Optimizer):
@@ -121,12 +121,15 @@ class Joint(torch.optim.Optimizer):
 
 
 def joined(optimizers: Any) -> Any:
-    """Return several optimizers, in a list or the values of a dict, as one; one alone, as it is."""
+    """Return several optimizers, in a list or the values of a dict, as one; one alone, as it is.
+
+    So are those that a wrapper without hooks of its own holds, as one of Muon and of Adam for the rest.
+    """
     if not isinstance(optimizers, list | tuple | Mapping):
-        return optimizers
-    members = [
-        unwrap_optimizer(one) for one in (optimizers.values() if isinstance(optimizers, Mapping) else optimizers)
-    ]
+        inside = optimizers_inside(optimizers)
+        return joined(inside) if len(inside) > 1 else optimizers
+    given = optimizers.values() if isinstance(optimizers, Mapping) else optimizers
+    members = [unwrap_optimizer(inside) for one in given for inside in (optimizers_inside(one) or [one])]
     if not members:
         kind = type(optimizers).__name__
         raise TypeError(f"the optimizer is a {kind} that holds none; give one, or a list of those that step together")

@@ -66,16 +66,31 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     """
     while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
         optimizer = inner
-    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
-        inside = getattr(optimizer, "__dict__", {}).values()
-        optimizer = next((one for one in inside if isinstance(one, torch.optim.Optimizer)), optimizer)
+    optimizer = next(iter(optimizers_inside(optimizer)), optimizer)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"the optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer")
-    takes_hooks_by_itself = type(optimizer).register_step_post_hook is not torch.optim.Optimizer.register_step_post_hook
-    if not (takes_hooks_by_itself or hasattr(optimizer, "_optimizer_step_pre_hooks")):
+    if not _has_hooks(optimizer):
         name = type(optimizer).__name__
         raise TypeError(f"{name} never called torch.optim.Optimizer.__init__, which makes the hooks of its step")
     return optimizer
+
+
+def optimizers_inside(optimizer: Any) -> list[torch.optim.Optimizer]:
+    """Return the optimizers inside of one without hooks of its own: its attributes, or in its lists and dicts."""
+    if _has_hooks(optimizer):
+        return []
+    held: list[Any] = []
+    for value in getattr(optimizer, "__dict__", {}).values():
+        held += value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
+    return list({id(one): one for one in held if isinstance(one, torch.optim.Optimizer)}.values())
+
+
+def _has_hooks(optimizer: Any) -> bool:
+    """Tell whether hooks can be set on an optimizer's step: by PyTorch's own `__init__`, or as it takes them itself."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return False
+    itself = type(optimizer).register_step_post_hook is not torch.optim.Optimizer.register_step_post_hook
+    return itself or hasattr(optimizer, "_optimizer_step_pre_hooks")
 
 
 def own_part(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
