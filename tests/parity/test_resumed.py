@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
 
 BEFORE, STEPS = 6, 6
 
@@ -134,11 +135,14 @@ def test_a_state_that_is_loaded_for_other_parameters_is_named(
     assert found.evidence["parameters"] == ["0.weight", "2.weight"]
 
 
-def restore(change: Callable[[dict[str, Tensor]], None], coarse: bool, parts: int, folder: Path, twin: int) -> None:
+def restore(
+    change: Callable[[dict[str, Tensor]], None], coarse: bool, parts: int, folder: Path, twin: int, *,
+    kind: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW, stored: torch.dtype = torch.float32,
+) -> None:  # fmt: skip
     """Train, and change what the optimizer keeps of each parameter where its state is loaded again in mid-run."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    model = nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4)).to(stored)
+    optimizer = kind(model.parameters(), lr=3e-3)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for step, batch in enumerate(torch.randn(10, 16, 12, generator=torch.Generator().manual_seed(1))):
             if step == BEFORE:
@@ -149,7 +153,7 @@ def restore(change: Callable[[dict[str, Tensor]], None], coarse: bool, parts: in
             optimizer.zero_grad()
             for some in batch.chunk(parts):
                 with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                    scores = model(some)
+                    scores = model(some.to(stored))
                 (cross_entropy(scores.float(), some[:, :4].argmax(1)) / parts).backward()
             optimizer.step()
 
@@ -180,3 +184,28 @@ def test_a_state_that_is_changed_in_mid_run_is_named_where_its_length_does_not_t
 def test_a_state_that_is_loaded_as_it_was_changes_nothing_in_another_cut(coarse: bool, tmp_path: Path) -> None:
     found = compared(partial(restore, not_at_all, coarse, 1), partial(restore, not_at_all, coarse, 4), tmp_path)
     assert found.verdict == "equivalent", found.explanation
+
+
+def exchange_rows(kept: dict[str, Tensor]) -> None:
+    kept["exp_avg"] = kept["exp_avg"].roll(1, 0)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam])
+def test_a_state_that_is_changed_is_named_without_twins(kind: type[torch.optim.Optimizer], tmp_path: Path) -> None:
+    """What is assumed of noise in gradients excuses no other update of gradients of the same bits."""
+    for name, change in (("as saved", not_at_all), ("changed", exchange_rows)):
+        restore(change, False, 1, tmp_path / name, 0, kind=kind)
+    found = compare_folders(tmp_path / "as saved", tmp_path / "changed")
+    assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", BEFORE), found.explanation
+
+
+def count_anew(kept: dict[str, Tensor]) -> None:
+    kept["step"] = torch.zeros_like(kept["step"])
+
+
+def test_steps_that_are_counted_anew_are_a_fact_where_weights_are_coarse(tmp_path: Path) -> None:
+    """Adam corrects its moments by the count, and weights in bf16 round as much as the update is."""
+    runs = (partial(restore, change, True, 1, stored=torch.bfloat16) for change in (not_at_all, count_anew))
+    found = compared(*runs, tmp_path)
+    assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", BEFORE), found.explanation
+    assert f"it counts as steps {BEFORE} in" in str(found.explanation) and " and 0 in" in str(found.explanation)

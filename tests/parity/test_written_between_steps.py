@@ -78,3 +78,16 @@ def test_that_one_loop_alone_cuts_is_one(tmp_path: Path) -> None:
     verdict = compared(partial(train, leaves, 1), partial(train, decays, 1), tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "weights-not-loaded", 1)
     assert "in the other run none does so" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("rate", [0.999, 0.9985])
+def test_writing_other_values_is_one(rate: float, tmp_path: Path) -> None:
+    """All bits are the same until both loops write for the first time, which a coarse format's floor may hide."""
+
+    def shrinks(by: float, parameter: Tensor) -> None:
+        parameter.mul_(by)
+
+    some = [partial(in_some, lambda _, p, by=by: shrinks(by, p), lambda step: step == 4) for by in (0.999, rate)]
+    verdict = compared(*(partial(train, writes, 1) for writes in some), tmp_path)
+    said = ("bitwise", None, None) if rate == 0.999 else ("different", "weights-not-loaded", 5)
+    assert (verdict.verdict, verdict.cause, verdict.step) == said, verdict.explanation

@@ -222,8 +222,31 @@ _SAME_UPDATES = 1.5
 """Floors that updates may be apart in all steps where the state's own convention alone is another one."""
 
 
+def _counted_otherwise(difference: Difference) -> list[str]:
+    """Return the parameters of which PyTorch's own optimizers have counted other steps, by a tenth of them or more.
+
+    A count is exact, and the fewer steps it says, the more Adam corrects its moments. Zeros are a step too.
+    """
+    counts, traces = difference.pair("state/steps"), difference.traces
+    known = all(trace.layout.without_limit for trace in traces) and not facts.of_another_class(difference)
+    classes = facts.classes(difference)
+    if counts is None or not known or classes[0] != classes[1] or not difference.may_be_update:
+        return []
+    fewer, more = torch.minimum(*counts), torch.maximum(*counts)
+    trained = torch.stack([lengths > 0 for lengths in difference.norms("gradient")]).all(0)
+    return difference.named((fewer < (1 - _COUNTED) * more) & (fewer <= _FORGOTTEN) & trained)
+
+
+_COUNTED = 0.1
+"""Part of the steps that an optimizer counts by which counts say another thing."""
+
+_FORGOTTEN = 1000
+"""Steps after which Adam corrects hardly anything, with a usual beta of 0.999."""
+
+
 def _state_differs(difference: Difference) -> bool:
-    return _state_lost(difference) or _moments_differ(difference) or bool(_permuted(difference, 0.0))
+    found = _state_lost(difference) or _moments_differ(difference) or bool(_permuted(difference, 0.0))
+    return found or bool(_counted_otherwise(difference))
 
 
 @rule(
@@ -243,6 +266,13 @@ def optimizer_state(difference: Difference) -> Finding | None:
         return Finding(f"{classes[0]} against {classes[1]}", {"optimizers": classes})
     steps, total = difference.numbers("optimizer_step"), facts.state_norms(difference)
     agree = not none_kept and facts.states_agree(difference, max(1e-3, difference.tolerance))
+    if agree and (counted := _counted_otherwise(difference)):
+        values = [float(of_run[difference.place(counted[0])]) for of_run in difference.at("state/steps")]
+        return Finding(
+            f"before step {difference.step} the optimizer's state differs: of {some(counted)} it counts as steps "
+            f"{exact(values[0])} in {difference.runs[0]} and {exact(values[1])} in {difference.runs[1]}",
+            {"norm_of_the_state": total, "steps_counted": values},
+        )
     if agree and steps[0] == steps[1]:
         return _restored_otherwise(difference) or _exchanged(difference)
     lost = ""

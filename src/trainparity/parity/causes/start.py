@@ -10,6 +10,7 @@ from trainparity.parity.noise.distance import ALL
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.updates import traced_since
 from trainparity.records.names import some
 
 
@@ -50,8 +51,24 @@ _ROUNDINGS = 64
 """Unit roundoffs by which a weight is another one, though another device may have computed it."""
 
 
+def _written_otherwise(difference: Difference) -> list[str]:
+    """Return the parameters that a loop writes between two steps with other values than the other loop does.
+
+    In a coarse format their floor may hide it. All weights had the same bits until then, so no rounding parts them.
+    """
+    rows = traced_since(difference)
+    if not difference.goes_on or not is_coarse(difference.left.layout) or rows is None:
+        return []
+    before = slice(rows.start, rows.stop - 1)
+    if any(bool(difference.distances(kind)[before].any()) for kind in ("start", "weight")):
+        return []
+    units = torch.tensor([list(trace.layout.stored().values()) for trace in difference.traces], dtype=torch.float64)
+    apart = difference.distances("start")[difference.row, :-1] > _ROUNDINGS * units.amax(0)
+    return difference.named(apart & torch.logical_and(*difference.at("held")))
+
+
 def _other_start(difference: Difference) -> bool:
-    return _another_base(difference) or bool(_made_otherwise(difference))
+    return _another_base(difference) or bool(_made_otherwise(difference) or _written_otherwise(difference))
 
 
 @rule(
@@ -69,7 +86,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     of_another = difference.named(torch.logical_xor(*difference.at("held")))
     moved = _moved_between_steps(difference)
     names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
-    made_otherwise = _made_otherwise(difference)
+    made_otherwise = _made_otherwise(difference) or _written_otherwise(difference)
     names = names or made_otherwise
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
     if not untied and not made_otherwise and (not names or stored_alike(difference)):
