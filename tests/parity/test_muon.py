@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
 
 MOMENTUM = 0.95
 
@@ -71,3 +72,42 @@ def test_a_momentum_that_is_kept_as_a_sum_makes_the_same_updates(seed: int, coar
 def test_a_nesterov_step_that_is_left_out_is_seen(coarse: bool, tmp_path: Path) -> None:
     verdict = compared(partial(_train, 0, coarse, "mean"), partial(_train, 0, coarse, "no Nesterov"), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "update"), verdict.explanation
+
+
+def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: int) -> None:
+    """Train matrices by PyTorch's own Muon, and the rest by AdamW, as Muon takes matrices alone."""
+    torch.manual_seed(seed)
+    blocks = [(nn.Linear(32, 32, bias=False), nn.LayerNorm(32), nn.GELU()) for _ in range(4)]
+    model = nn.Sequential(nn.Embedding(40, 32), *(layer for block in blocks for layer in block), nn.Linear(32, 40))
+    matrices = [parameter for name, parameter in model.named_parameters() if parameter.ndim > 1 and name[0] in "147"]
+    rest = [parameter for parameter in model.parameters() if all(parameter is not one for one in matrices)]
+    both = [torch.optim.Muon(matrices, lr=5e-3), torch.optim.AdamW(rest, lr=rate)]
+    draws = torch.Generator().manual_seed(seed)
+    with trainparity.record(model, both, folder, twin=twin, interval=1):
+        for _ in range(8):
+            words = torch.randint(40, (64,), generator=draws)
+            for some in words.chunk(parts):
+                (cross_entropy(model(some), (some * 3) % 40) / parts).backward()
+            for optimizer in both:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("twins", [True, False])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_what_jumps_beside_an_optimizer_that_does_not_is_no_other_update(
+    seed: int, twins: bool, tmp_path: Path
+) -> None:
+    reference, cut = (partial(_train_beside_adam, parts, 1e-3, seed) for parts in (1, 4))
+    if twins:
+        verdict = compared(reference, cut, tmp_path)
+        assert verdict.verdict == "equivalent", verdict.explanation
+    reference(tmp_path / "alone", 0)
+    cut(tmp_path / "cut", 0)
+    found = compare_folders(tmp_path / "alone", tmp_path / "cut")
+    assert found.verdict != "different", found.explanation
+
+
+def test_another_rate_of_the_one_beside_it_is_seen(tmp_path: Path) -> None:
+    verdict = compared(*(partial(_train_beside_adam, 1, rate, 0) for rate in (1e-3, 1.1e-3)), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "learning-rate"), verdict.explanation

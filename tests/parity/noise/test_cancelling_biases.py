@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
 import trainparity
 from tests.support.against_twins import compared
@@ -195,3 +195,30 @@ def test_what_one_optimizer_alone_holds_and_decays_is_named(tmp_path: Path) -> N
         verdict = compared(*runs, tmp_path / str(number))
         assert verdict.cause == "parameters-not-updated", verdict.explanation
         assert (verdict.explanation or "").startswith("branch.weight, branch.bias do not move in")
+
+
+def train_with_norms(layout: torch.memory_format, rate: float, folder: Path) -> None:
+    """Train convolutions with biases that BatchNorms take away again, without twins."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for given in (3, 16):
+        layers += [nn.Conv2d(given, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    draws = torch.Generator().manual_seed(0)
+    with trainparity.record(model, optimizer, folder, interval=1):
+        for _ in range(6):
+            optimizer.zero_grad()
+            images = torch.randn(16, 3, 8, 8, generator=draws).contiguous(memory_format=layout)
+            cross_entropy(model(images), torch.arange(16) % 5).backward()
+            optimizer.step()
+
+
+def test_its_rounding_before_a_batchnorm_is_none_without_twins(tmp_path: Path) -> None:
+    """It moves the running mean, and may be to one side for each of very many terms."""
+    train_with_norms(torch.contiguous_format, 1e-3, tmp_path / "reference")
+    for name, layout, rate in (("right", torch.channels_last, 1e-3), ("wrong", torch.contiguous_format, 1.1e-3)):
+        train_with_norms(layout, rate, tmp_path / name)
+    right, wrong = (compare_folders(tmp_path / "reference", tmp_path / name) for name in ("right", "wrong"))
+    assert right.verdict != "different", right.explanation
+    assert (wrong.verdict, wrong.cause) == ("different", "learning-rate")

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, distances, norms, sketches
-from trainparity.parity.noise.floor import Floor, before_each_step
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
-from trainparity.parity.noise.normalisation import accumulated, in_lengths
+from trainparity.parity.noise.normalisation import accumulated, before_each_step, in_lengths
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Trace
 

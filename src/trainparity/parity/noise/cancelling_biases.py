@@ -7,16 +7,22 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import norms
 from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.noise.normalisation import before_each_step, in_lengths
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace
 
 
-def of_cancelling_biases(reference: Trace) -> Tensor:
+def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tensor:
     """Return the floor of biases' gradients whose terms cancel, or are many: float64 [T, P + 1]; zero for others.
 
     As what a discriminator gets from real and from generated samples does: what is left is the rounding of both sums.
     Of terms that add up at random a gradient is as long as the root of their squares. Many terms of one sign, as a
     focal loss's by the scores of all places, round as often, each the same way in a twin that adds them in one order.
+
+    Args:
+        reference: The run.
+        to_one_side: Whether terms that cancel may all round to one side, as behind a BatchNorm, whose backward pass
+            takes one rounded mean from each of them. Twins show that.
     """
     layout = reference.layout
     floor = torch.zeros(len(layout.steps), len(layout.parameters) + 1, dtype=torch.float64)
@@ -27,8 +33,41 @@ def of_cancelling_biases(reference: Trace) -> Tensor:
         if not is_coarse(layout):  # there sums are made in fp32
             count = reference.arrays["activation/numbers"][:, column] / math.prod(layout.parameters[name])
             many = layout.unit_roundoff * count.double().sqrt()
+            if to_one_side:
+                many = many * longer.clamp(min=1)
             floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
     return floor
+
+
+def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
+    """Return how far running means may be apart for the biases of the layers before them: float64 [T, buffers + 1].
+
+    A BatchNorm takes the bias away again: its gradient is nothing but rounding, and the mean follows it all the same.
+
+    Args:
+        reference: The run.
+        weights: Relative distances that weights may have after each step: float64 [T, P + 1].
+    """
+    layout, moved = reference.layout, before_each_step(reference, weights[:, :-1] * norms(reference, "weight"))
+    apart = torch.zeros(len(layout.steps), len(layout.buffers), dtype=torch.float64)
+    biases = sorted(_biases(reference), key=lambda found: found[2])
+    for place, name in enumerate(layout.buffers):
+        module = name.removesuffix(".running_mean")
+        if module == name or module not in layout.activations:
+            continue
+        before = [bias for _, bias, column in biases if column < layout.activations.index(module)]
+        if before:
+            bias = before[-1]
+            apart[:, place] = moved[:, bias]
+    return in_lengths(reference, "buffer", apart)
+
+
+def summed(reference: Trace) -> Tensor:
+    """Return the most terms that a bias's gradient is a sum of, in each step, of layers that were recorded: [T]."""
+    numbers = [math.prod(reference.layout.parameters[name]) for name, _, _ in _biases(reference)]
+    columns = [column for _, _, column in _biases(reference)]
+    counts = reference.arrays["activation/numbers"][:, columns].double().nan_to_num(0.0) / torch.tensor(numbers)
+    return torch.nn.functional.pad(counts, (0, 1), value=1.0).amax(1)
 
 
 def of_terms_that_cancel(reference: Trace) -> Tensor:

@@ -2,13 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import of_cancelling_biases, of_terms_that_cancel
+from trainparity.parity.noise.cancelling_biases import (
+    of_cancelling_biases,
+    of_means_behind,
+    of_terms_that_cancel,
+    summed,
+)
 from trainparity.parity.noise.distance import (
     KINDS,
     Compared,
@@ -21,7 +26,17 @@ from trainparity.parity.noise.distance import (
     with_all,
 )
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import amplified, decomposes, jumping, of_nothing, passed_on, without_jumps
+from trainparity.parity.noise.normalisation import (
+    after_jumps,
+    amplified,
+    before_each_step,
+    decomposed,
+    jumping,
+    of_nothing,
+    orthogonalised,
+    passed_on,
+    without_jumps,
+)
 from trainparity.parity.noise.twins import FEW, of_another_run, of_another_update, seen_as
 from trainparity.parity.noise.unrecorded_steps import left_to_rounding
 from trainparity.parity.recording.integrity import flaw
@@ -75,7 +90,8 @@ class NoiseFloor:
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self._floors: dict[Compared, Tensor] = {}
-        self._of_biases = of_cancelling_biases(reference)
+        self._of_updates = torch.stack([distances(reference, twin, "update") for twin in twins])
+        self._unseen = torch.maximum(of_cancelling_biases(reference), after_jumps(reference, self._of_updates))
         self._noisy = torch.stack([(norms(twin, "gradient") != 0).any(0) for twin in twins]).any(0)
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
@@ -89,8 +105,8 @@ class NoiseFloor:
         reference = self.reference
         apart = torch.stack([self._known(twin, kind) for twin in twins])
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
-        if kind == "update":  # before weights, which these make
-            self._of_updates, measured = apart, without_jumps(reference, measured)
+        if kind == "update":
+            measured = without_jumps(reference, measured)
         if kind in ("update", "weight"):
             measured = torch.maximum(measured, jumping(reference, kind, self._of_updates))
         floor = _running_maximum(reference, self._widened(kind, apart, measured))
@@ -117,16 +133,16 @@ class NoiseFloor:
         """Return a kind's floor with what few twins show by chance alone."""
         reference = self.reference
         if kind == "gradient":
-            floor = torch.maximum(floor, self._of_biases)
+            floor = torch.maximum(floor, self._unseen)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
             floor = torch.maximum(floor, of_nothing(reference, kind, self._noisy))
-            floor = torch.maximum(floor, passed_on(reference, kind, self._of_biases))
+            floor = torch.maximum(floor, passed_on(reference, kind, self._unseen))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
-        if kind == "start" and decomposes(reference):
+        if kind == "start" and decomposed(reference.layout).any():
             floor = torch.maximum(floor, before_each_step(reference, self._floors["weight"]))
         if kind in ("start", "weight"):
             floor = torch.maximum(floor, left_to_rounding(reference, kind, self._floors["update"]))
@@ -209,14 +225,6 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     return torch.nn.functional.pad(floor, (0, 1))
 
 
-def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
-    """Return what the step before has made of weights, as a floor, [T, ...]; zeros where a window begins."""
-    before = torch.zeros_like(weights)
-    for window in reference.layout.windows():
-        before[window.start + 1 : window.stop] = weights[window.start : window.stop - 1]
-    return before
-
-
 class AnalyticFloor:
     """A bound used without twins: one rounding, times a growth that is assumed, not measured.
 
@@ -242,11 +250,17 @@ class AnalyticFloor:
 
     def _assume(self, kind: Compared) -> Tensor:
         floor = rounding(self.reference, kind) * self._growth
+        if kind == "gradient" and not is_coarse(self.reference.layout):  # there sums are made in fp32
+            floor = torch.maximum(floor, rounding(self.reference, kind) * summed(self.reference)[:, None].sqrt())
         if kind == "gradient":
-            floor = torch.maximum(floor, of_cancelling_biases(self.reference))
+            for made_of in (partial(of_cancelling_biases, to_one_side=True), partial(after_jumps, apart=None)):
+                floor = torch.maximum(floor, made_of(self.reference))
+        if kind == "buffer":
+            floor = torch.maximum(floor, of_means_behind(self.reference, self["weight"]))
         if kind in ("update", "weight"):
-            for made_of in (passed_on, amplified):
-                floor = torch.maximum(floor, made_of(self.reference, kind, self["gradient"]))
+            for of_gradients in (passed_on, amplified, orthogonalised):
+                floor = torch.maximum(floor, of_gradients(self.reference, kind, self["gradient"]))
+            floor = torch.maximum(floor, jumping(self.reference, kind, None))
             floor = torch.maximum(floor, of_nothing(self.reference, kind, self._cancelling))
         if kind in ("start", "weight"):
             floor = torch.maximum(floor, left_to_rounding(self.reference, kind, self["update"]))

@@ -10,7 +10,7 @@ from trainparity.parity.noise.distance import Compared, norms, relative
 from trainparity.parity.noise.margin import MARGIN, margin_of
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.recording.trace import Layout, Trace
 
 _LINEAR = ("", "SGD", "ASGD", "LBFGS")
 """Optimizers, and none, whose update is as far off as the gradient is: no element counts for more than its size."""
@@ -36,15 +36,16 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
         gradient: Relative L2 distances that its gradients may have: float64 [T, tensors + 1], as a floor's.
 
     Returns:
-        Relative L2 distances, [T, tensors + 1]; zeros for an optimizer that does no such thing.
+        Relative L2 distances, [T, tensors + 1]; zeros for what an optimizer updates that does no such thing.
     """
-    if reference.layout.optimizer in _LINEAR or decomposes(reference):
+    normalised = ~(_is_linear(reference.layout) | decomposed(reference.layout))
+    if not normalised.any():
         return torch.zeros_like(gradient)
     middles = 2.0 ** -(2 * torch.arange(LEVELS, dtype=torch.float64) + 1)
     margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
-    return _relative(reference, kind, each * norms(reference, "update"))
+    return _relative(reference, kind, each * norms(reference, "update") * normalised)
 
 
 def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
         noisy: Parameters of which this is known, as twins have a gradient: bool [P]. Others' zeros are no rounding.
     """
     updates = norms(reference, "update").double()
-    cancel = noisy & (norms(reference, "gradient") == 0).all(0) & (reference.layout.optimizer not in _LINEAR)
+    cancel = noisy & (norms(reference, "gradient") == 0).all(0) & ~_is_linear(reference.layout)
     sizes = torch.tensor(
         [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
     ).sqrt()
@@ -72,17 +73,27 @@ def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     return _relative(reference, kind, gradient[:, :-1] * norms(reference, "update"))
 
 
-def decomposes(reference: Trace) -> bool:
-    """Tell whether the optimizer's update is made of a gradient as a matrix, not of each element for itself."""
-    name = reference.layout.optimizer.lower()
-    return any(known in name for known in _DECOMPOSING) and "adam" not in name
+def decomposed(layout: Layout) -> Tensor:
+    """Return the parameters whose update is made of a gradient as a matrix, not of each element for itself: bool [P].
+
+    Of several optimizers that step together, as Muon and AdamW for the rest, each has its own.
+    """
+    return torch.tensor([_decomposes(name.lower()) for name in layout.updated_by()], dtype=torch.bool)
+
+
+def _decomposes(optimizer: str) -> bool:
+    return any(known in optimizer for known in _DECOMPOSING) and "adam" not in optimizer
+
+
+def _is_linear(layout: Layout) -> Tensor:
+    return torch.tensor([name in _LINEAR for name in layout.updated_by()], dtype=torch.bool)
 
 
 _DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")
 """Parts of the names of such optimizers. One that says Adam too, as it makes some updates so, is held to be that."""
 
 
-def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor) -> Tensor:
+def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor | None) -> Tensor:
     """Return how far updates, or weights, may be apart where an optimizer computes in a coarser format than the model.
 
     Newton and Schulz's iteration runs in bf16: a gradient that rounding changes has the same bits there, or its norm
@@ -92,29 +103,69 @@ def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor) 
     Args:
         reference: The run.
         kind: What the distance is of.
-        apart: Relative distances of the twins' updates: float64 [twins, T, tensors + 1].
+        apart: Relative distances of the twins' updates: float64 [twins, T, tensors + 1]; None where there are none.
 
     Returns:
-        Relative L2 distances, [T, tensors + 1]; zeros for an optimizer that does no such thing.
+        Relative L2 distances, [T, tensors + 1]; zeros for what an optimizer updates that does no such thing.
     """
-    matrices = [len(shape) > 1 for shape in reference.layout.parameters.values()]
-    if not decomposes(reference) or not any(matrices):
-        return torch.zeros_like(apart[0])
-    usual = apart[..., :-1][..., matrices].square().nanmean().sqrt() * _of_margin(reference)
-    return _relative(reference, kind, usual * norms(reference, "update") * torch.tensor(matrices))
+    matrices = _matrices(reference.layout)
+    usual = torch.tensor(_JUMP, dtype=torch.float64)
+    if apart is not None:
+        usual = torch.where(apart.isfinite(), apart, torch.nan)[..., :-1][..., matrices].square().nanmean().sqrt()
+    jumps = torch.where(matrices, usual * _of_margin(reference), 0.0)
+    return _relative(reference, kind, jumps * norms(reference, "update"))
+
+
+def orthogonalised(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:
+    """Return how far updates, or weights, may be apart that are made of matrices with so much noise; as `amplified`.
+
+    All singular values become one, as those that are no larger than noise: their part of the update is its root.
+    """
+    noise = torch.where(_matrices(reference.layout), gradient[:, :-1].clamp(max=1).sqrt(), 0.0)
+    return _relative(reference, kind, noise * norms(reference, "update"))
+
+
+def _matrices(layout: Layout) -> Tensor:
+    matrices = torch.tensor([len(shape) > 1 for shape in layout.parameters.values()], dtype=torch.bool)
+    return matrices & decomposed(layout)
+
+
+def after_jumps(reference: Trace, apart: Tensor | None) -> Tensor:
+    """Return how far gradients may be apart for the jumps of earlier updates: as far as weights are, all together.
+
+    Each parameter's, also of those that jump in no update; arguments and result as of `jumping`. What weights make of
+    gradients is seen in twins, or assumed.
+    """
+    moved = before_each_step(reference, jumping(reference, "weight", apart))
+    return moved[:, -1:].expand_as(moved) * (1 if apart is not None else _FURTHER)
+
+
+def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
+    """Return what the step before has made of weights, as a floor, [T, ...]; zeros where a window begins."""
+    before = torch.zeros_like(weights)
+    for window in reference.layout.windows():
+        before[window.start + 1 : window.stop] = weights[window.start : window.stop - 1]
+    return before
 
 
 def without_jumps(reference: Trace, floor: Tensor) -> Tensor:
     """Return a floor of updates whose jumps are not multiplied by more than they reach, whatever the margin is."""
-    if not decomposes(reference):
+    jump = decomposed(reference.layout)
+    if not jump.any():
         return floor
-    jumped = UNIT_ROUNDOFF["bf16"]
-    return torch.where(floor > jumped, (floor * _of_margin(reference)).clamp(min=jumped), floor)
+    jumped, columns = UNIT_ROUNDOFF["bf16"], torch.cat([jump, torch.ones(1, dtype=torch.bool)])
+    return torch.where(columns & (floor > jumped), (floor * _of_margin(reference)).clamp(min=jumped), floor)
 
 
 def _of_margin(reference: Trace) -> float:
     return _JUMPS / margin_of(reference.layout, MARGIN)
 
+
+_JUMP = 0.01
+"""Root mean square of the jumps of an update, where no twin shows it."""
+
+_FURTHER = 16
+"""Times that gradients are further apart than the weights that they are of, where no twin shows it; 4.5 were seen."""
 
 _JUMPS = 5
 """Times their root mean square that jumps reach, whatever the margin is: 3 were seen."""

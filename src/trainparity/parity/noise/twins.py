@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import Judged, distances, norms, rounding, sketches
-from trainparity.parity.noise.normalisation import amplified, decomposes
+from trainparity.parity.noise.normalisation import amplified, decomposed
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.names import some
@@ -166,7 +166,7 @@ def of_another_update(reference: Trace, twins: Sequence[Trace], gradient: Tensor
         twins: All of them.
         gradient: The noise floor of gradients: float64 [T, tensors + 1].
     """
-    if decomposes(reference):  # rounding inside of its iteration makes jumps
+    if decomposed(reference.layout).any():  # rounding inside of its iteration makes jumps
         return None
     explained = torch.maximum(rounding(reference, "update"), amplified(reference, "update", gradient))[:, :-1]
     explained = explained.clamp(min=_OF_UPDATES * reference.layout.unit_roundoff)

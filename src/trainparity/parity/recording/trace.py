@@ -120,6 +120,10 @@ class Layout(Record):
         ended = str(self.settings.get(ENDED, ""))
         return "" if ended.startswith(BY_ITSELF) else ended
 
+    def updated_by(self) -> list[str]:
+        """Return the class of the optimizer of each parameter."""
+        return [self.optimizers.get(name, self.optimizer) for name in self.parameters]
+
     def stored(self) -> dict[str, float]:
         """Return the unit roundoff of the format that each parameter is stored in, by name."""
         return {name: self.stored_apart.get(name, self.stored_roundoff) for name in self.parameters}

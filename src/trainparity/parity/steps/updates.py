@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, norms, rounding, sketches, times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import decomposes
+from trainparity.parity.noise.normalisation import decomposed
 from trainparity.parity.steps.step_pair import StepPair
 
 
@@ -23,9 +23,10 @@ def made_otherwise(step: StepPair) -> list[str]:
     gradients and weights that have been the same since the window began any such update is another one.
     """
     left, right, row = step.left, step.right, step.row
-    coarse = is_coarse(left.layout)
-    if not (coarse or decomposes(left)) or not step.same_precision or not _given_alike(step):
+    if not step.same_precision or not _given_alike(step):
         return []
+    coarse = is_coarse(left.layout)
+    narrow = ~(coarse | decomposed(left.layout))  # there the floor excuses nothing but what gradients are apart
     held = torch.logical_and(*step.at("held"))
     apart, given = (step.distances(kind)[row, :-1] for kind in ("update", "gradient"))
     rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
@@ -34,7 +35,7 @@ def made_otherwise(step: StepPair) -> list[str]:
     further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
     if not more.any():
         return []
-    return step.named(more & (further | _given_the_same(step) | _explained(step)))
+    return step.named(more & (further | _given_the_same(step) | (_explained(step) & ~narrow)))
 
 
 def traced_since(step: StepPair) -> slice | None:
@@ -67,15 +68,17 @@ def _given_alike(step: StepPair) -> bool:
     return finite and kept and all(bool((each <= _NEAR).all()) for each in near)
 
 
-def _given_the_same(step: StepPair) -> bool:
-    """Tell whether all that goes into the steps since the window began is the same, to the bit.
+def _given_the_same(step: StepPair) -> Tensor:
+    """Tell of which parameters all that goes into the steps since the window began is the same, to the bit: bool [P].
 
-    Of PyTorch's own optimizers alone it is known that they compute no update in a coarse format, and of Muon that it
-    does.
+    A gradient that no step finds, as a loop takes it to copies, says nothing. Of PyTorch's own optimizers alone it is
+    known that they compute no update in a coarse format, and of Muon that it does, in which rounding jumps.
     """
-    known = all(trace.layout.without_limit and not decomposes(trace) for trace in (step.left, step.right))
-    rows = traced_since(step) if known else None
-    return rows is not None and not any(bool(step.distances(kind)[rows].any()) for kind in _GIVEN)
+    jumps = torch.stack([decomposed(trace.layout) for trace in step.traces]).any(0)
+    known = ~jumps | (step.distances("update")[step.row, :-1] > _JUMP)
+    rows = traced_since(step) if all(trace.layout.without_limit for trace in step.traces) else None
+    same = rows is not None and not any(bool(step.distances(kind)[rows].any()) for kind in _GIVEN)
+    return known & same & (norms(step.left, "gradient")[step.row] > 0)
 
 
 _GIVEN: tuple[Compared, ...] = ("gradient", "start")
@@ -91,7 +94,7 @@ def parted_before(step: StepPair) -> int | None:
     apart, and the distance is its root.
     """
     rows = traced_since(step)
-    known = is_coarse(step.left.layout) or decomposes(step.left)
+    known = is_coarse(step.left.layout) or bool(decomposed(step.left.layout).any())
     if not known or not step.same_precision or rows is None:
         return None
     if evaluated_several_times(step, rows):
@@ -144,6 +147,9 @@ _LEFT_OVER = 0.25
 
 _INDEPENDENT = 1e-4
 """Part of the longest direction below which another one adds nothing."""
+
+_JUMP = 0.1
+"""Part of an update that the rounding of Newton and Schulz's iteration does not reach; 0.03 were seen."""
 
 _NUMBERS = 32
 """Numbers of a parameter of which four directions explain a small part by chance."""
