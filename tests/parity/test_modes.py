@@ -54,3 +54,26 @@ def test_random_numbers_of_one_run_alone_are_said_to_be_that(alone: int, tmp_pat
     assert (verdict.verdict, verdict.cause) == ("different", "randomness"), verdict.explanation
     run = ("reference", "test")[alone]
     assert f"draws random numbers in {tmp_path / run} alone" in (verdict.explanation or ""), verdict.explanation
+
+
+def train_by_batches(evaluates: bool, parts: int, folder: Path, twin: int) -> None:
+    """Train with a BatchNorm that keeps no statistics: it takes each batch's in evaluation, too."""
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(16, track_running_stats=False).train(not evaluates)
+    model = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            for some, labels in zip(torch.randn(16, 4, generator=draws).chunk(parts), LABELS.chunk(parts), strict=True):
+                (nn.functional.cross_entropy(model(some), labels) / parts).backward()
+            optimizer.step()
+
+
+def test_the_mode_of_a_norm_without_statistics_is_none(tmp_path: Path) -> None:
+    in_evaluation = partial(train_by_batches, True)
+    found = compared(partial(train_by_batches, False, 1), partial(in_evaluation, 1), tmp_path / "same")
+    assert found.verdict == "bitwise", found.explanation
+    found = compared(partial(in_evaluation, 1), partial(in_evaluation, 2), tmp_path / "cut")
+    assert (found.verdict, found.cause) == ("different", "batchnorm-statistics"), found.explanation

@@ -95,9 +95,13 @@ def _may_be_of_other_rows(difference: Difference, norms: list[str]) -> bool:
 
 
 def _that_normalise_over_batches(difference: Difference) -> list[str]:
-    """Return the BatchNorms but those that are frozen, by their class or as the reference does not train them."""
-    modules, frozen = difference.left.layout.modules.items(), difference.at("evaluating")[0].tolist()
-    trained = [(name, kind) for (name, kind), still in zip(modules, frozen, strict=True) if not still]
+    """Return the BatchNorms but those that are frozen, by their class or as the reference does not train them.
+
+    One without running statistics computes the same in evaluation.
+    """
+    layout, frozen = difference.left.layout, difference.at("evaluating")[0].tolist()
+    modules = zip(layout.modules.items(), frozen, strict=True)
+    trained = [(name, kind) for (name, kind), still in modules if not still or name not in layout.modal]
     return [name for name, kind in trained if "BatchNorm" in kind and "Frozen" not in kind]
 
 

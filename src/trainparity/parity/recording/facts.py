@@ -101,7 +101,9 @@ def _has_modes(module: nn.Module) -> bool:
     """Tell whether a module computes something else in training than in evaluation."""
     if isinstance(module, _Dropout):
         return module.p > 0
-    return isinstance(module, nn.modules.batchnorm._BatchNorm | nn.RReLU)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return module.running_mean is not None  # without it a batch is normalised by itself in both
+    return isinstance(module, nn.RReLU)
 
 
 def settings_by_parameter(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
