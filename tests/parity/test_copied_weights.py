@@ -104,8 +104,8 @@ def test_whether_gradients_are_left_where_they_are_copied_from_is_no_matter(
     assert verdict.verdict == "bitwise", verdict.explanation
 
 
-def _train_in_single(parts: int, folder: Path, twin: int) -> None:
-    """Train copies of a model in single precision, under autocast, with gradients that are taken away."""
+def _train_in_single(parts: int, coarse: bool, smoothing: float, folder: Path, twin: int) -> None:
+    """Train copies of a model in single precision, under autocast or not, with gradients that are taken away."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
     copies = [parameter.detach().clone() for parameter in model.parameters()]
@@ -115,9 +115,9 @@ def _train_in_single(parts: int, folder: Path, twin: int) -> None:
         for _ in range(6):
             images = torch.randn(16, 4, generator=draws)
             for some, labels in zip(images.chunk(parts), LABELS.chunk(parts), strict=True):
-                with torch.autocast("cpu", torch.bfloat16):
-                    outputs = model(some)
-                (nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(some).float()
+                (nn.functional.cross_entropy(outputs, labels, label_smoothing=smoothing) / parts).backward()
             for copy, parameter in zip(copies, model.parameters(), strict=True):
                 copy.grad, parameter.grad = parameter.grad, None
             optimizer.step()
@@ -125,7 +125,16 @@ def _train_in_single(parts: int, folder: Path, twin: int) -> None:
                 parameter.data.copy_(copy)
 
 
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("parts", [2, 4])
-def test_gradients_that_are_gone_are_not_the_same_to_the_bit(parts: int, tmp_path: Path) -> None:
-    verdict = compared(partial(_train_in_single, 1), partial(_train_in_single, parts), tmp_path)
+def test_gradients_that_are_gone_are_not_the_same_to_the_bit(parts: int, coarse: bool, tmp_path: Path) -> None:
+    reference, cut = (partial(_train_in_single, count, coarse, 0.0) for count in (1, parts))
+    verdict = compared(reference, cut, tmp_path)
     assert verdict.verdict != "different", verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_another_loss_is_named_where_gradients_are_gone(coarse: bool, tmp_path: Path) -> None:
+    reference, other = (partial(_train_in_single, 1, coarse, smoothing) for smoothing in (0.0, 0.1))
+    verdict = compared(reference, other, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation

@@ -29,7 +29,11 @@ def passes_part(step: ChainedStep) -> bool:
     """
     hashes, rows, order = (step.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
     layouts = step.left.layout, step.right.layout
-    if not is_coarse(layouts[0]) or not step.same_precision or not (hashes and rows and order):
+    if (
+        not (is_coarse(layouts[0]) or _takes_gradients(step))
+        or not step.same_precision
+        or not (hashes and rows and order)
+    ):
         return False
     if not torch.equal(*hashes) or not rows[0].any() or step.beyond_margin("start"):
         return False
@@ -53,6 +57,11 @@ def passes_part(step: ChainedStep) -> bool:
     off = {*passed, *given}
     another_form = chain.another_form(off) and not _of_one_term(step, off)
     return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(step))
+
+
+def _takes_gradients(step: ChainedStep) -> bool:
+    """Tell whether neither run has a gradient at the step, as where both take them to copies of the weights."""
+    return not any(bool(lengths.any()) for lengths in step.norms("gradient"))
 
 
 def further_on(step: ChainedStep) -> list[str]:
