@@ -74,7 +74,7 @@ def test_a_nesterov_step_that_is_left_out_is_seen(coarse: bool, tmp_path: Path) 
     assert (verdict.verdict, verdict.cause) == ("different", "update"), verdict.explanation
 
 
-def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: int) -> None:
+def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: int, *, later: float = 1.0) -> None:
     """Train matrices by PyTorch's own Muon, and the rest by AdamW, as Muon takes matrices alone."""
     torch.manual_seed(seed)
     blocks = [(nn.Linear(32, 32, bias=False), nn.LayerNorm(32), nn.GELU()) for _ in range(4)]
@@ -84,10 +84,11 @@ def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: i
     both = [torch.optim.Muon(matrices, lr=5e-3), torch.optim.AdamW(rest, lr=rate)]
     draws = torch.Generator().manual_seed(seed)
     with trainparity.record(model, both, folder, twin=twin, interval=1):
-        for _ in range(8):
+        for step in range(8):
+            temperature = later if step >= 5 else 1.0
             words = torch.randint(40, (64,), generator=draws)
             for some in words.chunk(parts):
-                (cross_entropy(model(some), (some * 3) % 40) / parts).backward()
+                (cross_entropy(model(some) / temperature, (some * 3) % 40) / parts).backward()
             for optimizer in both:
                 optimizer.step()
                 optimizer.zero_grad()
@@ -111,3 +112,13 @@ def test_what_jumps_beside_an_optimizer_that_does_not_is_no_other_update(
 def test_another_rate_of_the_one_beside_it_is_seen(tmp_path: Path) -> None:
     verdict = compared(*(partial(_train_beside_adam, 1, rate, 0) for rate in (1e-3, 1.1e-3)), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "learning-rate"), verdict.explanation
+
+
+@pytest.mark.parametrize("twins", [True, False])
+def test_no_jump_hides_another_loss_of_weights_with_the_same_bits(twins: bool, tmp_path: Path) -> None:
+    reference = partial(_train_beside_adam, 1, 1e-3, 0)
+    for twin in range(3 if twins else 1):
+        reference(tmp_path / "reference", twin)
+    reference(tmp_path / "other", 0, later=1.02)
+    verdict = compare_folders(tmp_path / "reference", tmp_path / "other")
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation

@@ -209,3 +209,10 @@ def test_steps_that_are_counted_anew_are_a_fact_where_weights_are_coarse(tmp_pat
     found = compared(*runs, tmp_path)
     assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", BEFORE), found.explanation
     assert f"it counts as steps {BEFORE} in" in str(found.explanation) and " and 0 in" in str(found.explanation)
+
+
+def test_steps_that_are_counted_for_nothing_are_none(tmp_path: Path) -> None:
+    kind = partial(torch.optim.RMSprop, momentum=0.9)
+    runs = (partial(restore, change, False, parts, kind=kind) for change, parts in ((not_at_all, 1), (count_anew, 4)))
+    found = compared(*runs, tmp_path)
+    assert found.verdict == "equivalent", found.explanation

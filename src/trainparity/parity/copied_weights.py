@@ -4,6 +4,7 @@ import torch
 
 from trainparity.parity.noise.distance import norms, ratio, sketches
 from trainparity.parity.noise.floor import Floor
+from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Trace
 
 
@@ -16,6 +17,8 @@ def with_copied_weights(left: Trace, right: Trace, *twins: Trace) -> list[Trace]
     """
     if any(trace.arrays["held"].any() or sketches(trace, "update").any() for trace in (left, right)):
         return [left, right, *twins]
+    if any(flaw(trace.layout, trace.arrays) for trace in (left, right, *twins)):
+        return [left, right, *twins]  # damaged, which is said later
     return [_copied(trace) for trace in _as_taken(left, right, *twins)]
 
 

@@ -36,7 +36,7 @@ def _without_scale(trace: Trace) -> Trace:
         return trace
     factors = torch.where(rows, 1 / arrays["scale/value"], 1.0)
     found = {name: arrays[name] * factors.view(-1, *[1] * (arrays[name].ndim - 1)) for name in _CARRYING}
-    found["scale/clipped"] = torch.where(rows, 0, arrays["scale/clipped"])
+    found["scale/clipped"] = arrays["scale/clipped"] & ~rows
     return Trace(trace.layout, arrays | found)
 
 

@@ -14,6 +14,7 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
 from trainparity.parity.line_search import line_search_parts
+from trainparity.parity.noise.after_jumps import after_jumps
 from trainparity.parity.noise.assumed import OF_TWINS, assumed_only
 from trainparity.parity.noise.bias_correction import IN_WINDOWS, further, outgrown
 from trainparity.parity.noise.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
@@ -88,7 +89,7 @@ def judge_traces(
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
     left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
-    floor = further(left, right, floor)
+    floor = further(left, right, after_jumps(left, right, floor))
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     apart = [row for row in (disagreement(left, right),) if row is not None]
     all_bits = same_bits(left, right)

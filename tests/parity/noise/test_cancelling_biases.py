@@ -197,7 +197,7 @@ def test_what_one_optimizer_alone_holds_and_decays_is_named(tmp_path: Path) -> N
         assert (verdict.explanation or "").startswith("branch.weight, branch.bias do not move in")
 
 
-def train_with_norms(layout: torch.memory_format, rate: float, folder: Path) -> None:
+def train_with_norms(layout: torch.memory_format, rate: float, folder: Path, *, shift: float = 0.0) -> None:
     """Train convolutions with biases that BatchNorms take away again, without twins."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
@@ -207,7 +207,9 @@ def train_with_norms(layout: torch.memory_format, rate: float, folder: Path) -> 
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     draws = torch.Generator().manual_seed(0)
     with trainparity.record(model, optimizer, folder, interval=1):
-        for _ in range(6):
+        for step in range(6):
+            if step == 4:
+                model[4].running_mean += shift
             optimizer.zero_grad()
             images = torch.randn(16, 3, 8, 8, generator=draws).contiguous(memory_format=layout)
             cross_entropy(model(images), torch.arange(16) % 5).backward()
@@ -222,3 +224,11 @@ def test_its_rounding_before_a_batchnorm_is_none_without_twins(tmp_path: Path) -
     right, wrong = (compare_folders(tmp_path / "reference", tmp_path / name) for name in ("right", "wrong"))
     assert right.verdict != "different", right.explanation
     assert (wrong.verdict, wrong.cause) == ("different", "learning-rate")
+
+
+def test_a_running_mean_that_is_written_is_seen_without_twins(tmp_path: Path) -> None:
+    """A bias moves it by no more than Adam's steps are long."""
+    for shift in (0.0, 0.05):
+        train_with_norms(torch.contiguous_format, 1e-3, tmp_path / str(shift), shift=shift)
+    found = compare_folders(tmp_path / "0.0", tmp_path / "0.05")
+    assert (found.verdict, found.cause) == ("different", "buffers-only"), found.explanation

@@ -225,7 +225,8 @@ _SAME_UPDATES = 1.5
 def _counted_otherwise(difference: Difference) -> list[str]:
     """Return the parameters of which PyTorch's own optimizers have counted other steps, by a tenth of them or more.
 
-    A count is exact, and the fewer steps it says, the more Adam corrects its moments. Zeros are a step too.
+    A count is exact, and the fewer steps it says, the more Adam corrects its moments. Zeros are a step too. Others, as
+    Adagrad, count steps for nothing.
     """
     counts, traces = difference.pair("state/steps"), difference.traces
     known = all(trace.layout.without_limit for trace in traces) and not facts.of_another_class(difference)
@@ -233,9 +234,14 @@ def _counted_otherwise(difference: Difference) -> list[str]:
     if counts is None or not known or classes[0] != classes[1] or not difference.may_be_update:
         return []
     fewer, more = torch.minimum(*counts), torch.maximum(*counts)
+    counted = (fewer < (1 - _COUNTED) * more) & (fewer <= _FORGOTTEN)
+    corrects = torch.tensor([name in _CORRECTING for name in difference.left.layout.updated_by()])
     trained = torch.stack([lengths > 0 for lengths in difference.norms("gradient")]).all(0)
-    return difference.named((fewer < (1 - _COUNTED) * more) & (fewer <= _FORGOTTEN) & trained)
+    return difference.named(counted & corrects & trained)
 
+
+_CORRECTING = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "ASGD")
+"""PyTorch's optimizers whose update depends on how many steps they have made."""
 
 _COUNTED = 0.1
 """Part of the steps that an optimizer counts by which counts say another thing."""

@@ -47,6 +47,9 @@ def _made_otherwise(difference: Difference) -> list[str]:
     return [name for name in other if name not in with_another_optimizer]
 
 
+_WRITTEN = 1024
+"""The same of what two forms of one formula write, as a polar factor by two decompositions, which lay 100 apart."""
+
 _ROUNDINGS = 64
 """Unit roundoffs by which a weight is another one, though another device may have computed it."""
 
@@ -63,7 +66,7 @@ def _written_otherwise(difference: Difference) -> list[str]:
     if any(bool(difference.distances(kind)[before].any()) for kind in ("start", "weight")):
         return []
     units = torch.tensor([list(trace.layout.stored().values()) for trace in difference.traces], dtype=torch.float64)
-    apart = difference.distances("start")[difference.row, :-1] > _ROUNDINGS * units.amax(0)
+    apart = difference.distances("start")[difference.row, :-1] > _WRITTEN * units.amax(0)
     return difference.named(apart & torch.logical_and(*difference.at("held")))
 
 

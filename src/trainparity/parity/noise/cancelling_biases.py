@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import norms
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import before_each_step, in_lengths
+from trainparity.parity.noise.normalisation import before_each_step, in_lengths, turned
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace
 
@@ -48,7 +48,8 @@ def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
         reference: The run.
         weights: Relative distances that weights may have after each step: float64 [T, P + 1].
     """
-    layout, moved = reference.layout, before_each_step(reference, weights[:, :-1] * norms(reference, "weight"))
+    layout = reference.layout
+    moved = before_each_step(reference, torch.minimum(weights[:, :-1] * norms(reference, "weight"), turned(reference)))
     apart = torch.zeros(len(layout.steps), len(layout.buffers), dtype=torch.float64)
     biases = sorted(_biases(reference), key=lambda found: found[2])
     for place, name in enumerate(layout.buffers):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -27,7 +27,6 @@ from trainparity.parity.noise.distance import (
 )
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import (
-    after_jumps,
     amplified,
     before_each_step,
     decomposed,
@@ -90,8 +89,7 @@ class NoiseFloor:
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self._floors: dict[Compared, Tensor] = {}
-        self._of_updates = torch.stack([distances(reference, twin, "update") for twin in twins])
-        self._unseen = torch.maximum(of_cancelling_biases(reference), after_jumps(reference, self._of_updates))
+        self._of_biases = of_cancelling_biases(reference)
         self._noisy = torch.stack([(norms(twin, "gradient") != 0).any(0) for twin in twins]).any(0)
         for kind in _COMPARED:
             self._floors[kind] = self._measure(twins, kind)
@@ -105,8 +103,8 @@ class NoiseFloor:
         reference = self.reference
         apart = torch.stack([self._known(twin, kind) for twin in twins])
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
-        if kind == "update":
-            measured = without_jumps(reference, measured)
+        if kind == "update":  # before weights, which these make
+            self._of_updates, measured = apart, without_jumps(reference, measured)
         if kind in ("update", "weight"):
             measured = torch.maximum(measured, jumping(reference, kind, self._of_updates))
         floor = _running_maximum(reference, self._widened(kind, apart, measured))
@@ -133,11 +131,11 @@ class NoiseFloor:
         """Return a kind's floor with what few twins show by chance alone."""
         reference = self.reference
         if kind == "gradient":
-            floor = torch.maximum(floor, self._unseen)
+            floor = torch.maximum(floor, self._of_biases)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
             floor = torch.maximum(floor, of_nothing(reference, kind, self._noisy))
-            floor = torch.maximum(floor, passed_on(reference, kind, self._unseen))
+            floor = torch.maximum(floor, passed_on(reference, kind, self._of_biases))
         if kind == "update" and is_coarse(reference.layout):
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
@@ -253,8 +251,7 @@ class AnalyticFloor:
         if kind == "gradient" and not is_coarse(self.reference.layout):  # there sums are made in fp32
             floor = torch.maximum(floor, rounding(self.reference, kind) * summed(self.reference)[:, None].sqrt())
         if kind == "gradient":
-            for made_of in (partial(of_cancelling_biases, to_one_side=True), partial(after_jumps, apart=None)):
-                floor = torch.maximum(floor, made_of(self.reference))
+            floor = torch.maximum(floor, of_cancelling_biases(self.reference, to_one_side=True))
         if kind == "buffer":
             floor = torch.maximum(floor, of_means_behind(self.reference, self["weight"]))
         if kind in ("update", "weight"):

@@ -73,6 +73,15 @@ def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     return _relative(reference, kind, gradient[:, :-1] * norms(reference, "update"))
 
 
+def turned(reference: Trace) -> Tensor:
+    """Return how far weights can be apart, at most, if each update so far turned all its signs: float64 [T, P].
+
+    Within the margin; infinite where updates are as long as their gradient, whatever that is.
+    """
+    moved = accumulated(reference, norms(reference, "update").double()) * _TURNED / margin_of(reference.layout, MARGIN)
+    return moved.masked_fill(_is_linear(reference.layout), torch.inf)
+
+
 def decomposed(layout: Layout) -> Tensor:
     """Return the parameters whose update is made of a gradient as a matrix, not of each element for itself: bool [P].
 
@@ -130,16 +139,6 @@ def _matrices(layout: Layout) -> Tensor:
     return matrices & decomposed(layout)
 
 
-def after_jumps(reference: Trace, apart: Tensor | None) -> Tensor:
-    """Return how far gradients may be apart for the jumps of earlier updates: as far as weights are, all together.
-
-    Each parameter's, also of those that jump in no update; arguments and result as of `jumping`. What weights make of
-    gradients is seen in twins, or assumed.
-    """
-    moved = before_each_step(reference, jumping(reference, "weight", apart))
-    return moved[:, -1:].expand_as(moved) * (1 if apart is not None else _FURTHER)
-
-
 def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
     """Return what the step before has made of weights, as a floor, [T, ...]; zeros where a window begins."""
     before = torch.zeros_like(weights)
@@ -163,9 +162,6 @@ def _of_margin(reference: Trace) -> float:
 
 _JUMP = 0.01
 """Root mean square of the jumps of an update, where no twin shows it."""
-
-_FURTHER = 16
-"""Times that gradients are further apart than the weights that they are of, where no twin shows it; 4.5 were seen."""
 
 _JUMPS = 5
 """Times their root mean square that jumps reach, whatever the margin is: 3 were seen."""

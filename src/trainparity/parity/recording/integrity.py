@@ -109,7 +109,7 @@ def flaw(layout: Any, arrays: Mapping[str, Tensor]) -> str | None:
 
 def _fits(name: str, array: Tensor) -> bool:
     if name in _FLAGS:
-        return array.dtype in (torch.bool, torch.int64)
+        return array.dtype == torch.bool
     return array.dtype == torch.int64 if name in _WHOLE_NUMBERS else array.is_floating_point()
 
 

@@ -76,13 +76,27 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
 
 
 def optimizers_inside(optimizer: Any) -> list[torch.optim.Optimizer]:
-    """Return the optimizers inside of one without hooks of its own: its attributes, or in its lists and dicts."""
+    """Return the optimizers inside of one without hooks of its own: its attributes, or in its lists and dicts.
+
+    Without a spare one, to change to later, whose parameters an earlier one holds.
+    """
     if _has_hooks(optimizer):
         return []
     held: list[Any] = []
     for value in getattr(optimizer, "__dict__", {}).values():
         held += value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
-    return list({id(one): one for one in held if isinstance(one, torch.optim.Optimizer)}.values())
+    found: list[torch.optim.Optimizer] = []
+    updated: set[int] = set()
+    for one in held:
+        parameters = (
+            {id(p) for group in one.param_groups for p in group["params"]}
+            if isinstance(one, torch.optim.Optimizer)
+            else set()
+        )
+        if parameters - updated:
+            found.append(one)
+            updated |= parameters
+    return found
 
 
 def _has_hooks(optimizer: Any) -> bool:

@@ -1,0 +1,47 @@
+"""What gradients are apart for the jumps of earlier updates, as of Newton and Schulz's iteration in bf16."""
+
+import torch
+from torch import Tensor
+
+from trainparity.parity.noise.distance import Compared, distances
+from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.normalisation import before_each_step, decomposed, passed_on
+from trainparity.parity.recording.trace import Trace
+
+
+def after_jumps(left: Trace, right: Trace, floor: Floor) -> Floor:
+    """Return the floor of two runs whose weights a jump may have parted: gradients are as far apart, or further.
+
+    Each parameter's, also of those that another optimizer updates. Where a step starts from the same bits in both runs
+    nothing has jumped, and nothing is excused.
+
+    Args:
+        left: The reference.
+        right: The run that is compared with it.
+        floor: That of the reference.
+    """
+    parted = distances(left, right, "start")[:, -1] > 0
+    return _AfterJumps(left, floor, parted) if parted.any() and decomposed(left.layout).any() else floor
+
+
+class _AfterJumps:
+    """A floor whose gradients are at least as far apart as weights, all together, where steps start from other ones."""
+
+    def __init__(self, reference: Trace, floor: Floor, parted: Tensor) -> None:
+        self._reference, self._floor = reference, floor
+        self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
+        self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
+        moved = before_each_step(reference, floor["weight"])[:, -1:] * (1 if floor.calibrated else _FURTHER)
+        self._gradient = torch.where(parted[:, None], moved, 0.0).expand_as(floor["gradient"])
+
+    def __getitem__(self, kind: Compared) -> Tensor:
+        """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
+        if kind == "gradient":
+            return torch.maximum(self._floor[kind], self._gradient)
+        if kind in ("update", "weight"):
+            return torch.maximum(self._floor[kind], passed_on(self._reference, kind, self._gradient))
+        return self._floor[kind]
+
+
+_FURTHER = 16
+"""Times that gradients are further apart than the weights that they are of, where no twin shows it; 4.5 were seen."""
