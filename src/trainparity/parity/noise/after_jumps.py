@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, distances
 from trainparity.parity.noise.floor import Floor
-from trainparity.parity.noise.normalisation import before_each_step, decomposed, passed_on
+from trainparity.parity.noise.normalisation import before_each_step, decomposed, orthogonalised, passed_on
 from trainparity.parity.recording.trace import Trace
 
 
@@ -38,9 +38,12 @@ class _AfterJumps:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
         if kind == "gradient":
             return torch.maximum(self._floor[kind], self._gradient)
+        floor = self._floor[kind]
         if kind in ("update", "weight"):
-            return torch.maximum(self._floor[kind], passed_on(self._reference, kind, self._gradient))
-        return self._floor[kind]
+            # What is made of noisy matrices twins have shown.
+            for made_of in (passed_on,) if self.calibrated else (passed_on, orthogonalised):
+                floor = torch.maximum(floor, made_of(self._reference, kind, self._gradient))
+        return floor
 
 
 _FURTHER = 16
