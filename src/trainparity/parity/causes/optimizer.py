@@ -229,9 +229,11 @@ def _counted_otherwise(difference: Difference) -> list[str]:
     Adagrad, count steps for nothing.
     """
     counts, traces = difference.pair("state/steps"), difference.traces
+    if counts is None or torch.equal(*counts):
+        return []
     known = all(trace.layout.without_limit for trace in traces) and not facts.of_another_class(difference)
     classes = facts.classes(difference)
-    if counts is None or not known or classes[0] != classes[1] or not difference.may_be_update:
+    if not known or classes[0] != classes[1] or not difference.may_be_update:
         return []
     fewer, more = torch.minimum(*counts), torch.maximum(*counts)
     counted = (fewer < (1 - _COUNTED) * more) & (fewer <= _FORGOTTEN)

@@ -59,8 +59,8 @@ def _written_otherwise(difference: Difference) -> list[str]:
 
     In a coarse format their floor may hide it. All weights had the same bits until then, so no rounding parts them.
     """
-    rows = traced_since(difference)
-    if not difference.goes_on or not is_coarse(difference.left.layout) or rows is None:
+    rows = traced_since(difference) if is_coarse(difference.left.layout) else None
+    if rows is None or not difference.goes_on:
         return []
     before = slice(rows.start, rows.stop - 1)
     if any(bool(difference.distances(kind)[before].any()) for kind in ("start", "weight")):

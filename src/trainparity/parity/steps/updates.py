@@ -23,18 +23,15 @@ def made_otherwise(step: StepPair) -> list[str]:
     gradients and weights that have been the same since the window began any such update is another one.
     """
     left, right, row = step.left, step.right, step.row
-    if not step.same_precision or not _given_alike(step):
+    apart, given = (step.distances(kind)[row, :-1] for kind in ("update", "gradient"))
+    more = torch.logical_and(*step.at("held")) & (apart > _OWN) & (apart > _AMPLIFIED * given)
+    if not more.any() or not step.same_precision or not _given_alike(step):
         return []
     coarse = is_coarse(left.layout)
     narrow = ~(coarse | decomposed(left.layout))  # there the floor excuses nothing but what gradients are apart
-    held = torch.logical_and(*step.at("held"))
-    apart, given = (step.distances(kind)[row, :-1] for kind in ("update", "gradient"))
-    rounded = torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
-    more = held & (apart > _ROUNDED * rounded) & (apart > _OWN) & (apart > _AMPLIFIED * given)
+    more &= apart > _ROUNDED * torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     alike = step.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
     further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
-    if not more.any():
-        return []
     return step.named(more & (further | _given_the_same(step) | (_explained(step) & ~narrow)))
 
 
