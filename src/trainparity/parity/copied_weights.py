@@ -1,6 +1,7 @@
 """A loop that copies weights into the model, and gradients out of it: its optimizer holds them in a finer format."""
 
 import torch
+from torch import Tensor
 
 from trainparity.parity.noise.distance import norms, ratio, sketches
 from trainparity.parity.noise.floor import Floor
@@ -28,9 +29,11 @@ def _as_taken(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
     taken = [_loses_gradients(trace) for trace in traces[:2]]
     if taken[0] == taken[1] or not all(trace.arrays["rank/micro"].any() for trace in traces[:2]):
         return traces
-    arrays = traces[taken.index(True)].arrays
-    none = {name: values for name, values in arrays.items() if name.startswith("gradient/")}
-    return [Trace(trace.layout, trace.arrays | none) for trace in traces]
+    return [Trace(trace.layout, trace.arrays | _no_gradients(trace)) for trace in traces]
+
+
+def _no_gradients(trace: Trace) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(array) for name, array in trace.arrays.items() if name.startswith("gradient/")}
 
 
 def _copied(trace: Trace) -> Trace:

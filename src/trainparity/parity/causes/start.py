@@ -47,9 +47,6 @@ def _made_otherwise(difference: Difference) -> list[str]:
     return [name for name in other if name not in with_another_optimizer]
 
 
-_WRITTEN = 1024
-"""The same of what two forms of one formula write, as a polar factor by two decompositions, which lay 100 apart."""
-
 _ROUNDINGS = 64
 """Unit roundoffs by which a weight is another one, though another device may have computed it."""
 
@@ -70,8 +67,17 @@ def _written_otherwise(difference: Difference) -> list[str]:
     return difference.named(apart & torch.logical_and(*difference.at("held")))
 
 
+_WRITTEN = 1024
+"""Unit roundoffs that two forms of one formula do not write apart; 100 were seen, of two ways to a polar factor."""
+
+
+def _plainly_other(difference: Difference) -> list[str]:
+    """Return the parameters that are other ones than their storage rounds, where no earlier step has parted them."""
+    return _made_otherwise(difference) or _written_otherwise(difference)
+
+
 def _other_start(difference: Difference) -> bool:
-    return _another_base(difference) or bool(_made_otherwise(difference) or _written_otherwise(difference))
+    return _another_base(difference) or bool(_plainly_other(difference))
 
 
 @rule(
@@ -89,7 +95,7 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     of_another = difference.named(torch.logical_xor(*difference.at("held")))
     moved = _moved_between_steps(difference)
     names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
-    made_otherwise = _made_otherwise(difference) or _written_otherwise(difference)
+    made_otherwise = _plainly_other(difference)
     names = names or made_otherwise
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
     if not untied and not made_otherwise and (not names or stored_alike(difference)):

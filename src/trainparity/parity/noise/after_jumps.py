@@ -6,6 +6,7 @@ from torch import Tensor
 from trainparity.parity.noise.distance import Compared, distances
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.normalisation import before_each_step, decomposed, orthogonalised, passed_on
+from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.trace import Trace
 
 
@@ -24,21 +25,17 @@ def after_jumps(left: Trace, right: Trace, floor: Floor) -> Floor:
     return _AfterJumps(left, floor, parted) if parted.any() and decomposed(left.layout).any() else floor
 
 
-class _AfterJumps:
+class _AfterJumps(Widened):
     """A floor whose gradients are at least as far apart as weights, all together, where steps start from other ones."""
 
     def __init__(self, reference: Trace, floor: Floor, parted: Tensor) -> None:
-        self._reference, self._floor = reference, floor
-        self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
-        self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
+        super().__init__(reference, floor)
         moved = before_each_step(reference, floor["weight"])[:, -1:] * (1 if floor.calibrated else _FURTHER)
         self._gradient = torch.where(parted[:, None], moved, 0.0).expand_as(floor["gradient"])
 
-    def __getitem__(self, kind: Compared) -> Tensor:
-        """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
+    def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
         if kind == "gradient":
-            return torch.maximum(self._floor[kind], self._gradient)
-        floor = self._floor[kind]
+            return torch.maximum(floor, self._gradient)
         if kind in ("update", "weight"):
             # What is made of noisy matrices twins have shown.
             for made_of in (passed_on,) if self.calibrated else (passed_on, orthogonalised):

@@ -16,6 +16,7 @@ from trainparity.parity.noise.distance import Compared, distances, norms, sketch
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import accumulated, before_each_step, in_lengths
+from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Trace
 
@@ -38,24 +39,16 @@ def further(left: Trace, right: Trace, floor: Floor) -> Floor:
     return found if parts.any() and (hidden or found.seen) else floor
 
 
-class _Further:
+class _Further(Widened):
     """The floor of updates, and weights, that are by some part longer in each step.
 
     Where that is seen, what they make is off by that part of what it has changed since its window began.
     """
 
     def __init__(self, reference: Trace, right: Trace, floor: Floor, parts: Tensor) -> None:
-        self._reference, self._right, self._floor, self._possible = reference, right, floor, parts
+        super().__init__(reference, floor)
+        self._right, self._possible = right, parts
         self._parts = _TIMES / margin_of(reference.layout, MARGIN) * parts
-        self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
-        self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
-        self._floors: dict[Compared, Tensor] = {}
-
-    def __getitem__(self, kind: Compared) -> Tensor:
-        """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
-        if kind not in self._floors:
-            self._floors[kind] = self._widen(kind)
-        return self._floors[kind]
 
     @cached_property
     def seen(self) -> bool:
@@ -79,8 +72,8 @@ class _Further:
         near = start <= margin_of(self._reference.layout, MARGIN) * self["start"][row, -1]
         return bool(near & (gradient > _OF_A_KINK))
 
-    def _widen(self, kind: Compared) -> Tensor:
-        floor, reference = self._floor[kind], self._reference
+    def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
+        reference = self._reference
         if kind in ("start", "weight"):
             moved = accumulated(reference, self._parts * norms(reference, "update"))
             if kind == "start":

@@ -88,11 +88,9 @@ def optimizers_inside(optimizer: Any) -> list[torch.optim.Optimizer]:
     found: list[torch.optim.Optimizer] = []
     updated: set[int] = set()
     for one in held:
-        parameters = (
-            {id(p) for group in one.param_groups for p in group["params"]}
-            if isinstance(one, torch.optim.Optimizer)
-            else set()
-        )
+        if not isinstance(one, torch.optim.Optimizer):
+            continue
+        parameters = {id(parameter) for group in one.param_groups for parameter in group["params"]}
         if parameters - updated:
             found.append(one)
             updated |= parameters

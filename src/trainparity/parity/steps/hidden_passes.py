@@ -29,11 +29,8 @@ def passes_part(step: ChainedStep) -> bool:
     """
     hashes, rows, order = (step.pair(name) for name in ("samples", "rank/rows", "rank/samples"))
     layouts = step.left.layout, step.right.layout
-    if (
-        not (is_coarse(layouts[0]) or _takes_gradients(step))
-        or not step.same_precision
-        or not (hashes and rows and order)
-    ):
+    hidden = is_coarse(layouts[0]) or _takes_gradients(step)
+    if not hidden or not step.same_precision or not (hashes and rows and order):
         return False
     if not torch.equal(*hashes) or not rows[0].any() or step.beyond_margin("start"):
         return False
