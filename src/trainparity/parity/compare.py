@@ -11,9 +11,9 @@ from trainparity.parity.detail import describe
 from trainparity.parity.ends import at_the_end
 from trainparity.parity.extent import extent
 from trainparity.parity.left_out import left_out
-from trainparity.parity.noise.bias_correction import further
 from trainparity.parity.noise.floor import AnalyticFloor, Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
+from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
 from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable, shared_steps
@@ -196,7 +196,7 @@ def _of_all_steps(verdict: Verdict, pair: _Pair) -> Verdict:
         reason = f"steps: {of_each}: {verdict.steps_compared} common steps {said}{''.join(ended)}"
         return verdict.unclear(reason)
     steps, covered = (trace.layout.steps for trace in (pair.common[0], pair.left))
-    floor = further(pair.left, pair.right, pair.floor)
+    floor = of_two_runs(pair.left, pair.right, pair.floor)
     if covered == steps:
         return at_the_end(verdict, pair.left, pair.right, pair.twins, floor)
     if same_bits(*pair.common):

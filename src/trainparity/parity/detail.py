@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.bias_correction import further
 from trainparity.parity.noise.distance import ALL, KINDS, Compared, distances, multiples, names, norms
 from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.steps.identities import other_samples
 from trainparity.records.base import INFINITE, significant
@@ -40,7 +40,7 @@ def describe(left: Trace, right: Trace, floor: Floor, twins: Sequence[Trace]) ->
     """
     if comparable(left.layout, right.layout) or not left.layout.steps:
         return None
-    floor = further(left, right, floor)
+    floor = of_two_runs(left, right, floor)
     same_modules = left.layout.activations == right.layout.activations
     kinds: list[Compared] = [*(["activation"] if same_modules else []), *KINDS]  # type: ignore[list-item]
     rows = _thinned(len(left.layout.steps))

@@ -6,8 +6,8 @@ from pathlib import Path
 from trainparity.params import REFERENCE, Curves, Params, reference_name
 from trainparity.parity.curves import judge_runs
 from trainparity.parity.detail import describe
-from trainparity.parity.noise.bias_correction import further
 from trainparity.parity.noise.floor import NoiseFloor
+from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import Run, judge, series
 from trainparity.records import layout
@@ -48,7 +48,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
         if verdicts[name].distance_over_floor is not None and left.trace and right.trace:
             noise = floor(reference)
             assert noise is not None
-            width = further(left.trace, right.trace, noise)
+            width = of_two_runs(left.trace, right.trace, noise)
             rows += [(name, *row) for row in series(left.trace, right.trace, width)]
             # Twins are of the reference: of two other runs they measure the floor, and no band around the left one.
             beside = twins(reference) if pair.left == REFERENCE else []

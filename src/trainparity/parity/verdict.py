@@ -14,12 +14,12 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
 from trainparity.parity.line_search import line_search_parts
-from trainparity.parity.noise.after_jumps import after_jumps
 from trainparity.parity.noise.assumed import OF_TWINS, assumed_only
-from trainparity.parity.noise.bias_correction import IN_WINDOWS, further, outgrown
+from trainparity.parity.noise.bias_correction import IN_WINDOWS, outgrown
 from trainparity.parity.noise.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import margin_of
+from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.noise.resolution import gradient_width, resolutions, update_noise, update_width
 from trainparity.parity.noise.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.other_parameters import other_parameters
@@ -89,7 +89,7 @@ def judge_traces(
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
     left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
-    floor = further(left, right, after_jumps(left, right, floor))
+    floor = of_two_runs(left, right, floor)
     off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
     apart = [row for row in (disagreement(left, right),) if row is not None]
     all_bits = same_bits(left, right)

@@ -21,8 +21,9 @@ def after_jumps(left: Trace, right: Trace, floor: Floor) -> Floor:
         right: The run that is compared with it.
         floor: That of the reference.
     """
-    parted = distances(left, right, "start")[:, -1] > 0
-    return _AfterJumps(left, floor, parted) if parted.any() and decomposed(left.layout).any() else floor
+    if not decomposed(left.layout).any():
+        return floor
+    return _AfterJumps(left, floor, distances(left, right, "start")[:, -1] > 0)
 
 
 class _AfterJumps(Widened):
