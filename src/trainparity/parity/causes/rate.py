@@ -5,7 +5,7 @@ from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.causes.optimizer import lost_at_the_start
+from trainparity.parity.causes.optimizer_state import lost_at_the_start
 from trainparity.parity.noise.distance import sketches
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.fitting import fit
