@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.synthetic import SHAPES, all_but, scaled, trace, twins
 from trainparity.parity.compare import compare_folders
-from trainparity.parity.noise.floor import AnalyticFloor, NoiseFloor
+from trainparity.parity.noise.analytic_floor import AnalyticFloor
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.base import RecordError

@@ -11,7 +11,8 @@ from trainparity.parity.detail import describe
 from trainparity.parity.ends import at_the_end
 from trainparity.parity.extent import extent
 from trainparity.parity.left_out import left_out
-from trainparity.parity.noise.floor import AnalyticFloor, Floor, NoiseFloor
+from trainparity.parity.noise.analytic_floor import AnalyticFloor
+from trainparity.parity.noise.floor import Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recorder import is_open

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, distances
 from trainparity.parity.noise.floor import Floor
-from trainparity.parity.noise.normalisation import before_each_step, decomposed, orthogonalised, passed_on
+from trainparity.parity.noise.jumps import orthogonalised
+from trainparity.parity.noise.normalisation import before_each_step, decomposed, passed_on
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.trace import Trace
 

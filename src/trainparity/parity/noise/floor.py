@@ -2,18 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import (
-    of_cancelling_biases,
-    of_means_behind,
-    of_terms_that_cancel,
-    summed,
-)
+from trainparity.parity.noise.cancelling_biases import of_cancelling_biases
 from trainparity.parity.noise.distance import (
     KINDS,
     Compared,
@@ -25,16 +19,14 @@ from trainparity.parity.noise.distance import (
     stored_rounding,
     with_all,
 )
+from trainparity.parity.noise.jumps import jumping, without_jumps
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import (
     amplified,
     before_each_step,
     decomposed,
-    jumping,
     of_nothing,
-    orthogonalised,
     passed_on,
-    without_jumps,
 )
 from trainparity.parity.noise.twins import FEW, of_another_run, of_another_update, seen_as
 from trainparity.parity.noise.unrecorded_steps import left_to_rounding
@@ -107,10 +99,10 @@ class NoiseFloor:
             self._of_updates, measured = apart, without_jumps(reference, measured)
         if kind in ("update", "weight"):
             measured = torch.maximum(measured, jumping(reference, kind, self._of_updates))
-        floor = _running_maximum(reference, self._widened(kind, apart, measured))
+        floor = running_maximum(reference, self._widened(kind, apart, measured))
         if kind in KINDS:
             # What an optimizer does with signs may widen a floor at once; what twins measure, to where it was before.
-            jump = self._jump(kind, floor) and self._jump(kind, _running_maximum(reference, measured))
+            jump = self._jump(kind, floor) and self._jump(kind, running_maximum(reference, measured))
             self.flaw = self.flaw or self._not_finite(twins, kind, apart) or jump
         return floor
 
@@ -223,65 +215,7 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     return torch.nn.functional.pad(floor, (0, 1))
 
 
-class AnalyticFloor:
-    """A bound used without twins: one rounding, times a growth that is assumed, not measured.
-
-    Errors of sums of n terms grow as sqrt(n) (Higham, Accuracy and Stability, 2002, section 4.2): the largest
-    tensor's row length stands for n. Each step of a window adds the same again, times the steps before it. What an
-    update makes of a gradient is at least as far off: weights that are stored finely hide nothing of bf16 gradients.
-    """
-
-    calibrated = False
-    same_samples = False
-    kept_samples = frozenset[int]()
-    flaw: str | None = None
-
-    def __init__(self, reference: Trace) -> None:
-        self.reference = reference
-        self._floors: dict[Compared, Tensor] = {}
-
-    def __getitem__(self, kind: Compared) -> Tensor:
-        """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
-        if kind not in self._floors:
-            self._floors[kind] = self._assume(kind)
-        return self._floors[kind]
-
-    def _assume(self, kind: Compared) -> Tensor:
-        floor = rounding(self.reference, kind) * self._growth
-        if kind == "gradient" and not is_coarse(self.reference.layout):  # there sums are made in fp32
-            floor = torch.maximum(floor, rounding(self.reference, kind) * summed(self.reference)[:, None].sqrt())
-        if kind == "gradient":
-            floor = torch.maximum(floor, of_cancelling_biases(self.reference, to_one_side=True))
-        if kind == "buffer":
-            floor = torch.maximum(floor, of_means_behind(self.reference, self["weight"]))
-        if kind in ("update", "weight"):
-            for of_gradients in (passed_on, amplified, orthogonalised):
-                floor = torch.maximum(floor, of_gradients(self.reference, kind, self["gradient"]))
-            floor = torch.maximum(floor, jumping(self.reference, kind, None))
-            floor = torch.maximum(floor, of_nothing(self.reference, kind, self._cancelling))
-        if kind in ("start", "weight"):
-            floor = torch.maximum(floor, left_to_rounding(self.reference, kind, self["update"]))
-        return _running_maximum(self.reference, floor)
-
-    @cached_property
-    def _cancelling(self) -> Tensor:
-        return of_terms_that_cancel(self.reference)
-
-    @cached_property
-    def _growth(self) -> Tensor:
-        layout = self.reference.layout
-        terms = max((max(shape, default=1) for shape in layout.parameters.values()), default=1)
-        since = torch.cat(
-            [
-                torch.tensor([layout.steps[i] - layout.steps[w.start] for i in range(w.start, w.stop)])
-                for w in layout.windows()
-            ]
-        )
-        growth: Tensor = (terms**0.5 * (1.0 + since.double()) ** 2)[:, None]
-        return growth
-
-
-def _running_maximum(reference: Trace, floor: Tensor) -> Tensor:
+def running_maximum(reference: Trace, floor: Tensor) -> Tensor:
     """Let the floor never fall within a window; NaN, where it is not known, stays until the window ends."""
     if not floor.numel():
         return floor

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, norms, relative
 from trainparity.parity.noise.margin import MARGIN, margin_of
-from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.sketch import LEVELS
 from trainparity.parity.recording.trace import Layout, Trace
 
@@ -45,7 +44,7 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
-    return _relative(reference, kind, each * norms(reference, "update") * normalised)
+    return of_moved(reference, kind, each * norms(reference, "update") * normalised)
 
 
 def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tensor) -> Tensor:
@@ -65,12 +64,12 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
     ).sqrt()
     largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
     moved = torch.where(cancel, largest * sizes, 0.0)
-    return _relative(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
+    return of_moved(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
 
 
 def passed_on(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:
     """Return how far updates, or weights, may be apart that are as far off as their gradients; as `amplified`."""
-    return _relative(reference, kind, gradient[:, :-1] * norms(reference, "update"))
+    return of_moved(reference, kind, gradient[:, :-1] * norms(reference, "update"))
 
 
 def turned(reference: Trace) -> Tensor:
@@ -94,49 +93,12 @@ def _decomposes(optimizer: str) -> bool:
     return any(known in optimizer for known in _DECOMPOSING) and "adam" not in optimizer
 
 
-def _is_linear(layout: Layout) -> Tensor:
-    return torch.tensor([name in _LINEAR for name in layout.updated_by()], dtype=torch.bool)
-
-
 _DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")
 """Parts of the names of such optimizers. One that says Adam too, as it makes some updates so, is held to be that."""
 
 
-def jumping(reference: Trace, kind: Literal["update", "weight"], apart: Tensor | None) -> Tensor:
-    """Return how far updates, or weights, may be apart where an optimizer computes in a coarser format than the model.
-
-    Newton and Schulz's iteration runs in bf16: a gradient that rounding changes has the same bits there, or its norm
-    has the next number, by 1 to 3 % of the update. Of few twins a tensor need not jump in any: the root mean square
-    over all matrices, steps and twins stands for each. Vectors are moved by something else.
-
-    Args:
-        reference: The run.
-        kind: What the distance is of.
-        apart: Relative distances of the twins' updates: float64 [twins, T, tensors + 1]; None where there are none.
-
-    Returns:
-        Relative L2 distances, [T, tensors + 1]; zeros for what an optimizer updates that does no such thing.
-    """
-    matrices = _matrices(reference.layout)
-    usual = torch.tensor(_JUMP, dtype=torch.float64)
-    if apart is not None:
-        usual = torch.where(apart.isfinite(), apart, torch.nan)[..., :-1][..., matrices].square().nanmean().sqrt()
-    jumps = torch.where(matrices, usual * _of_margin(reference), 0.0)
-    return _relative(reference, kind, jumps * norms(reference, "update"))
-
-
-def orthogonalised(reference: Trace, kind: Literal["update", "weight"], gradient: Tensor) -> Tensor:
-    """Return how far updates, or weights, may be apart that are made of matrices with so much noise; as `amplified`.
-
-    All singular values become one, as those that are no larger than noise: their part of the update is its root.
-    """
-    noise = torch.where(_matrices(reference.layout), gradient[:, :-1].clamp(max=1).sqrt(), 0.0)
-    return _relative(reference, kind, noise * norms(reference, "update"))
-
-
-def _matrices(layout: Layout) -> Tensor:
-    matrices = torch.tensor([len(shape) > 1 for shape in layout.parameters.values()], dtype=torch.bool)
-    return matrices & decomposed(layout)
+def _is_linear(layout: Layout) -> Tensor:
+    return torch.tensor([name in _LINEAR for name in layout.updated_by()], dtype=torch.bool)
 
 
 def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
@@ -147,27 +109,7 @@ def before_each_step(reference: Trace, weights: Tensor) -> Tensor:
     return before
 
 
-def without_jumps(reference: Trace, floor: Tensor) -> Tensor:
-    """Return a floor of updates whose jumps are not multiplied by more than they reach, whatever the margin is."""
-    jump = decomposed(reference.layout)
-    if not jump.any():
-        return floor
-    jumped, columns = UNIT_ROUNDOFF["bf16"], torch.cat([jump, torch.ones(1, dtype=torch.bool)])
-    return torch.where(columns & (floor > jumped), (floor * _of_margin(reference)).clamp(min=jumped), floor)
-
-
-def _of_margin(reference: Trace) -> float:
-    return _JUMPS / margin_of(reference.layout, MARGIN)
-
-
-_JUMP = 0.01
-"""Root mean square of the jumps of an update, where no twin shows it."""
-
-_JUMPS = 5
-"""Times their root mean square that jumps reach, whatever the margin is: 3 were seen."""
-
-
-def _relative(reference: Trace, kind: Literal["update", "weight"], moved: Tensor) -> Tensor:
+def of_moved(reference: Trace, kind: Literal["update", "weight"], moved: Tensor) -> Tensor:
     """Return by how much of their length updates, or weights, are apart that each step moves so: [T, tensors + 1]."""
     if kind == "weight":
         moved = accumulated(reference, moved)
