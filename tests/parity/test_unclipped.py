@@ -254,3 +254,42 @@ def test_hooks_that_clip_each_number_apply_what_the_function_does(coarse: bool, 
     reference = partial(train, partial(by_value, 0.01), 1, coarse)
     assert compared(reference, partial(hooked, 0.01), tmp_path / "right").verdict in ("bitwise", "equivalent")
     assert compared(reference, partial(hooked, 0.02), tmp_path / "wrong").verdict == "different"
+
+
+def train_scaled(clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin: int) -> None:
+    """Train for 6 steps under a GradScaler, as `train_in_parts` does without one."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    optimizer, scaler = momentum(model), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            optimizer.zero_grad()
+            batch = torch.randn(16, 4, generator=draws)
+            for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
+                with torch.autocast("cpu", coarse):
+                    outputs = model(images)
+                scaler.scale(nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
+            scaler.unscale_(optimizer)
+            clip(model)
+            scaler.step(optimizer)
+            scaler.update()
+
+
+@pytest.mark.parametrize("coarse", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("twins", [0, 2])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+    ("reference", "other", "said"),
+    [(FUNCTION, HAND, "equivalent"), (HAND, FUNCTION, "equivalent"), (FUNCTION, partial(by_hand, 0.05), "different")],
+    ids=["function", "hand", "another-limit"],
+)
+def test_what_is_clipped_after_a_scaler_carries_no_scale(
+    reference: Clip, other: Clip, said: str, parts: int, twins: int, coarse: torch.dtype, tmp_path: Path
+) -> None:
+    for twin in range(1 + twins):
+        train_scaled(reference, 1, coarse, tmp_path / "reference", twin)
+    train_scaled(other, parts, coarse, tmp_path / "test", 0)
+    verdict = compare_folders(tmp_path / "reference", tmp_path / "test")
+    assert verdict.verdict == said, verdict.explanation
+    assert said == "equivalent" or verdict.cause == "clipping"

@@ -44,8 +44,9 @@ def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
     rows = _clipped_by_one(trace, other)
     found = {name: trace.arrays[name].clone() for name in _GRADIENTS} if rows else {}
     for row in rows:
-        tolerance = max(_SAME_PART, _FLOORS * float(noise[row]))
-        own, theirs = kept_after_backward(trace, row), part_kept(other, row)
+        tolerance = min(max(_SAME_PART, _FLOORS * float(noise[row])), _NO_PART)
+        own = kept_after_backward(trace, row) * (float(trace.arrays["scale/value"][row]) or 1.0)
+        theirs = part_kept(other, row)
         if 0 < own < 1 and abs(own / theirs - 1) <= tolerance:
             for array in found.values():
                 array[row] /= own
@@ -88,6 +89,9 @@ def _clipped_by_one(trace: Trace, other: Trace) -> list[int]:
 
 _SAME_PART = 1e-3
 """Part by which what two runs keep may differ for rounding."""
+
+_NO_PART = 0.5
+"""The same, at most, however wide a floor is that is assumed: a number that is off by more is another one."""
 
 _FLOORS = 2
 """Floors of the gradient by which its norm may be off, from which each run computes what it keeps."""
