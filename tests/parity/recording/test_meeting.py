@@ -2,9 +2,10 @@
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from threading import local
-from time import sleep
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -94,24 +95,21 @@ def test_a_rank_that_goes_on_is_waited_for_and_one_that_stands_still_is_not(monk
     monkeypatch.setattr(meeting, "GRACE_S", 0.05)
     monkeypatch.setattr(presence, "ABSENCE_S", 0.2)
     monkeypatch.setattr(ranks, "world_size", lambda: 2)
+    asked = count()
+    monkeypatch.setattr(meeting, "time", SimpleNamespace(monotonic=lambda: 0.02 * next(asked)))
     mine = State(3, 1, 2)
     seen = [State(2, 2, passes) for passes in range(9)] + [State(3, 0, passes) for passes in range(9)]
     goes_on = iter([*seen, State(3, 1, 2)])
     patience = Patience(lambda rank: next(goes_on), mine)
-    assert not any(_asked(patience) for _ in range(len(seen) + 1))
+    assert not any(patience.lost() for _ in range(len(seen) + 1))
     for still, said, waits in (
         (State(3, 0, 3), "rank 1 does not make the optimizer step", 2),
         (State(3, 0, 0), "rank 1 has not come", 8),  # as one that waits in a collective
         (State(0, 0, 0), "rank 1 has not come", 8),  # as one that never trains
     ):
         patience = Patience(lambda rank, still=still: still, mine)  # type: ignore[misc]
-        answers = [_asked(patience) for _ in range(12)]
+        answers = [patience.lost() for _ in range(12)]
         assert not any(answers[:waits]) and answers[-1].startswith(said)
-
-
-def _asked(patience: Patience) -> str:
-    sleep(0.021)
-    return patience.lost()
 
 
 @pytest.mark.parametrize("outputs", [2, 3], ids=["one model", "stages of a pipeline"])
