@@ -104,7 +104,7 @@ def test_whether_gradients_are_left_where_they_are_copied_from_is_no_matter(
     assert verdict.verdict == "bitwise", verdict.explanation
 
 
-def _train_in_single(parts: int, coarse: bool, smoothing: float, folder: Path, twin: int) -> None:
+def _train_in_single(parts: int, coarse: bool, smoothing: float, folder: Path, twin: int, takes: bool = True) -> None:
     """Train copies of a model in single precision, under autocast or not, with gradients that are taken away."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
@@ -119,8 +119,9 @@ def _train_in_single(parts: int, coarse: bool, smoothing: float, folder: Path, t
                     outputs = model(some).float()
                 (nn.functional.cross_entropy(outputs, labels, label_smoothing=smoothing) / parts).backward()
             for copy, parameter in zip(copies, model.parameters(), strict=True):
-                copy.grad, parameter.grad = parameter.grad, None
+                copy.grad, parameter.grad = parameter.grad, None if takes else parameter.grad
             optimizer.step()
+            model.zero_grad()
             for copy, parameter in zip(copies, model.parameters(), strict=True):
                 parameter.data.copy_(copy)
 
@@ -138,3 +139,14 @@ def test_another_loss_is_named_where_gradients_are_gone(coarse: bool, tmp_path: 
     reference, other = (partial(_train_in_single, 1, coarse, smoothing) for smoothing in (0.0, 0.1))
     verdict = compared(reference, other, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("takes", [(True, False), (False, True)])
+def test_gradients_that_one_loop_takes_away_are_none_that_it_throws_away(
+    takes: tuple[bool, bool], smoothing: float, coarse: bool, tmp_path: Path
+) -> None:
+    reference = partial(_train_in_single, 1, coarse, 0.0, takes=takes[0])
+    verdict = compared(reference, partial(_train_in_single, 4, coarse, smoothing, takes=takes[1]), tmp_path)
+    assert verdict.cause == ("loss-or-targets" if smoothing else None), verdict.explanation

@@ -211,6 +211,15 @@ def test_steps_that_are_counted_anew_are_a_fact_where_weights_are_coarse(tmp_pat
     assert f"it counts as steps {BEFORE} in" in str(found.explanation) and " and 0 in" in str(found.explanation)
 
 
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Adafactor, partial(torch.optim.Adagrad, lr_decay=0.05)], ids=["Adafactor", "Adagrad"]
+)
+def test_steps_are_counted_for_more_than_moments(kind: Callable[..., torch.optim.Optimizer], tmp_path: Path) -> None:
+    runs = (partial(restore, change, True, 1, stored=torch.bfloat16, kind=kind) for change in (not_at_all, count_anew))
+    found = compared(*runs, tmp_path)
+    assert (found.verdict, found.cause, found.step) == ("different", "optimizer-state", BEFORE), found.explanation
+
+
 def test_steps_that_are_counted_for_nothing_are_none(tmp_path: Path) -> None:
     kind = partial(torch.optim.RMSprop, momentum=0.9)
     runs = (partial(restore, change, False, parts, kind=kind) for change, parts in ((not_at_all, 1), (count_anew, 4)))

@@ -293,3 +293,21 @@ def test_what_is_clipped_after_a_scaler_carries_no_scale(
     verdict = compare_folders(tmp_path / "reference", tmp_path / "test")
     assert verdict.verdict == said, verdict.explanation
     assert said == "equivalent" or verdict.cause == "clipping"
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_one_gradient_that_is_changed_after_clipping_is_named(factor: float, tmp_path: Path) -> None:
+    """As the whole norm is hardly another one, it says nothing of what was changed."""
+
+    def clips(by: float, model: nn.Module) -> None:
+        FUNCTION(model)
+        bias = next(model.children()).bias
+        assert isinstance(bias, Tensor) and bias.grad is not None
+        bias.grad.mul_(by)
+
+    verdict = compared(*(partial(train, partial(clips, by), 1, False) for by in (1.0, factor)), tmp_path)
+    if factor == 1.0:
+        assert verdict.verdict == "bitwise"
+    else:
+        assert (verdict.verdict, verdict.cause) == ("different", "clipping")
+        assert "the gradient of 0.bias is changed between clipping and the update" in (verdict.explanation or "")

@@ -91,3 +91,21 @@ def test_writing_other_values_is_one(rate: float, tmp_path: Path) -> None:
     verdict = compared(*(partial(train, writes, 1) for writes in some), tmp_path)
     said = ("bitwise", None, None) if rate == 0.999 else ("different", "weights-not-loaded", 5)
     assert (verdict.verdict, verdict.cause, verdict.step) == said, verdict.explanation
+
+
+@pytest.mark.parametrize("rate", [1 - 3e-5, 1 - 6e-5])
+def test_writing_little_and_another_part_of_it_is_one(rate: float, tmp_path: Path) -> None:
+    """As decay by hand, of the size of a learning rate times a usual one."""
+    runs = (partial(train, lambda _, parameter, by=by: parameter.mul_(by), 1) for by in (1 - 3e-5, rate))
+    verdict = compared(*runs, tmp_path)
+    said = ("bitwise", None, None) if rate == 1 - 3e-5 else ("different", "weights-not-loaded", 1)
+    assert (verdict.verdict, verdict.cause, verdict.step) == said, verdict.explanation
+
+
+def test_two_forms_of_one_decay_are_one_training(tmp_path: Path) -> None:
+    def adds(_: int, parameter: Tensor) -> None:
+        parameter.add_(parameter.clone(), alpha=-3e-5)
+
+    runs = (partial(train, lambda _, parameter: parameter.mul_(1 - 3e-5), 1), partial(train, adds, 1))
+    verdict = compared(*runs, tmp_path)
+    assert verdict.verdict in ("equivalent", "bitwise"), verdict.explanation

@@ -33,7 +33,12 @@ def _as_taken(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
 
 
 def _no_gradients(trace: Trace) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(array) for name, array in trace.arrays.items() if name.startswith("gradient/")}
+    taken = (name for name in trace.arrays if name.startswith("gradient/") or name in _AT_THE_STEP)
+    return {name: torch.zeros_like(trace.arrays[name]) for name in taken}
+
+
+_AT_THE_STEP = ("gradient_norm", "applied/norm", "rank/total")
+"""What else is recorded of the gradients that the optimizer's step finds in the model."""
 
 
 def _copied(trace: Trace) -> Trace:

@@ -14,7 +14,7 @@ from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimiz
 from torch.nn.parallel import DistributedDataParallel
 
 from trainparity.parity.recording.facts import settings_by_parameter
-from trainparity.parity.recording.joint import Joint, joined
+from trainparity.parity.recording.joint import joined
 from trainparity.parity.recording.unwrap import reshard, unwrap_model, unwrap_optimizer
 
 
@@ -97,10 +97,3 @@ def test_a_wrapper_of_two_optimizers_is_recorded_as_both() -> None:
     assert joined(Both(one, other)).members == [one, other]
     assert joined([Both(one, other)]).members == [one, other]
     assert joined(one) is one
-
-
-def test_a_spare_optimizer_of_the_same_parameters_is_left_out() -> None:
-    layer = nn.Linear(2, 2)
-    first, later = torch.optim.AdamW(layer.parameters()), torch.optim.SGD(layer.parameters(), lr=0.1)
-    assert unwrap_optimizer(Both(first, later)) is first
-    assert not isinstance(joined(Both(first, later)), Joint)

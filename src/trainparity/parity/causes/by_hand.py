@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.clipping import part_kept
+from trainparity.parity.causes.clipping import is_clipped_otherwise, part_kept
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond
 from trainparity.parity.noise.distance import sketches
@@ -193,8 +193,9 @@ def changed_after_clipping(difference: Difference) -> Finding | None:
         return None
     kept = [torch.where(b > 0, a / b, 1.0) for a, b in zip(applied, gradients, strict=True)]
     apart = (kept[0] - kept[1]).abs() > max(_CHANGED, difference.tolerance) * torch.maximum(*kept)
-    names = [name for name, off in zip(difference.left.layout.parameters, apart.tolist(), strict=True) if off]
-    if not names:
+    names = difference.named(apart)
+    clipped = torch.logical_and(*(lengths > 0 for lengths in gradients))
+    if not names or (bool(apart[clipped].all()) and is_clipped_otherwise(difference)):
         return None
     first = difference.place(names[0])
     cuts = difference.numbers("clip/cuts")

@@ -78,7 +78,7 @@ def _changed_besides(trace: Trace, row: int) -> float:
     return after / (min(before, limit) if calls else before)
 
 
-def _clipped_otherwise(difference: Difference) -> bool:
+def is_clipped_otherwise(difference: Difference) -> bool:
     """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
     kept, calls = _kept(difference), difference.numbers("clip/calls")
@@ -192,11 +192,11 @@ _CLIPPED = ("gradient/norm", "applied/norm")
     "clipping",
     proof="an equal gradient is kept to another part of its norm, or another limit cuts it",
     advice="clip once, after accumulation and reduction, by the norm of the whole gradient and with one limit",
-    differs=_clipped_otherwise,
+    differs=is_clipped_otherwise,
 )
 def clipped_otherwise(difference: Difference) -> Finding | None:
     """Equal gradients before clipping, other ones after."""
-    if not difference.may_be_update or not _clipped_otherwise(difference):
+    if not difference.may_be_update or not is_clipped_otherwise(difference):
         return None
     kept, limits, calls = _kept(difference), difference.numbers("clip/max_norm"), difference.numbers("clip/calls")
     return Finding(

@@ -106,25 +106,28 @@ _SAME_UPDATES = 1.5
 def _counted_otherwise(difference: Difference) -> list[str]:
     """Return the parameters of which PyTorch's own optimizers have counted other steps, by a tenth of them or more.
 
-    A count is exact, and the fewer steps it says, the more Adam corrects its moments. Zeros are a step too. Others, as
-    Adagrad, count steps for nothing.
+    A count is exact, and the fewer steps it says, the more Adam corrects its moments. Zeros are a step too. Others
+    count steps for nothing.
     """
     counts, traces = difference.pair("state/steps"), difference.traces
     if counts is None or torch.equal(*counts):
         return []
-    known = all(trace.layout.without_limit for trace in traces) and not facts.of_another_class(difference)
+    known = all(trace.layout.without_limit or trace.layout.optimizer == "Adafactor" for trace in traces)
+    known = known and not facts.of_another_class(difference)
     classes = facts.classes(difference)
     if not known or classes[0] != classes[1] or not difference.may_be_update:
         return []
     fewer, more = torch.minimum(*counts), torch.maximum(*counts)
     counted = (fewer < (1 - _COUNTED) * more) & (fewer <= _FORGOTTEN)
-    corrects = torch.tensor([name in _CORRECTING for name in difference.left.layout.updated_by()])
+    by_counts = torch.tensor([name in _BY_COUNTS for name in difference.left.layout.updated_by()])
+    if (decay := difference.pair(f"{facts.SETTING}lr_decay")) is not None:
+        by_counts |= torch.logical_and(*decay)
     trained = torch.stack([lengths > 0 for lengths in difference.norms("gradient")]).all(0)
-    return difference.named(counted & corrects & trained)
+    return difference.named(counted & by_counts & trained)
 
 
-_CORRECTING = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "ASGD")
-"""PyTorch's optimizers whose update depends on how many steps they have made."""
+_BY_COUNTS = ("Adafactor", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "ASGD")
+"""Optimizers whose update depends on how many steps they have made; Adagrad's does where its rate decays."""
 
 _COUNTED = 0.1
 """Part of the steps that an optimizer counts by which counts say another thing."""

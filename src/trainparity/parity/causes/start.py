@@ -62,13 +62,26 @@ def _written_otherwise(difference: Difference) -> list[str]:
     before = slice(rows.start, rows.stop - 1)
     if any(bool(difference.distances(kind)[before].any()) for kind in ("start", "weight")):
         return []
-    units = torch.tensor([list(trace.layout.stored().values()) for trace in difference.traces], dtype=torch.float64)
-    apart = difference.distances("start")[difference.row, :-1] > _WRITTEN * units.amax(0)
-    return difference.named(apart & torch.logical_and(*difference.at("held")))
+    units = torch.tensor([list(trace.layout.stored().values()) for trace in difference.traces]).amax(0).double()
+    apart = difference.distances("start")[difference.row, :-1]
+    part = apart * difference.norms("start")[0] / _lengths_written(difference)
+    other = (apart > _WRITTEN * units) | ((apart > _OTHER_ROUNDINGS * units) & (part > _OTHER_PART))
+    return difference.named(other & torch.logical_and(*difference.at("held")))
+
+
+def _lengths_written(difference: Difference) -> Tensor:
+    """Return how far the reference's loop moves each parameter between the step before and this one: float64 [P]."""
+    sketches = difference.left.arrays
+    moved = sketches["start/sketch"][difference.row] - sketches["weight/sketch"][difference.row - 1]
+    lengths: Tensor = torch.linalg.vector_norm(moved, dim=1).double()
+    return lengths
 
 
 _WRITTEN = 1024
 """Unit roundoffs that two forms of one formula do not write apart; 100 were seen, of two ways to a polar factor."""
+
+_OTHER_ROUNDINGS, _OTHER_PART = 16, 1 / 8
+"""Unit roundoffs from which on another part of the little that is written is no rounding, as of a decay by hand."""
 
 
 def _plainly_other(difference: Difference) -> list[str]:

@@ -15,7 +15,7 @@ def made_in_double(optimizer: torch.optim.Optimizer) -> bool:
 
     Where the number of steps stays a tensor, as for a GPU's sake, they are made in float32.
     """
-    members = optimizer.members if isinstance(optimizer, Joint) else [own_part(optimizer)]
+    members = optimizer.in_use if isinstance(optimizer, Joint) else [own_part(optimizer)]
     return all(map(_is_plain, members)) and not _is_compiled()
 
 

@@ -37,7 +37,7 @@ def layout_of(
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
         "dropped": {name: float(module.p) for name, module in modules if isinstance(module, _Dropout) and module.p},
-        "optimizer": type(own_part(optimizer)).__name__,
+        "optimizer": "+".join(dict.fromkeys(type(member).__name__ for member in _members(optimizer))),
         "optimizers": _classes(optimizer, parameters),
         "without_limit": all(map(_is_without_limit, _members(optimizer))),
         "hooked": any(map(_is_hooked, _members(optimizer))),
@@ -64,7 +64,7 @@ def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor])
 
 
 def _members(optimizer: torch.optim.Optimizer) -> Sequence[torch.optim.Optimizer]:
-    return optimizer.members if isinstance(optimizer, Joint) else [own_part(optimizer)]
+    return optimizer.in_use if isinstance(optimizer, Joint) else [own_part(optimizer)]
 
 
 def _is_without_limit(optimizer: torch.optim.Optimizer) -> bool:

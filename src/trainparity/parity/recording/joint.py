@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from types import MethodType
 from typing import Any
 
 import torch
@@ -15,12 +17,18 @@ from trainparity.parity.recording.unwrap import optimizers_inside, unwrap_optimi
 class Joint(torch.optim.Optimizer):
     """What is recorded as one optimizer: its step begins with a member's, and ends when all have made one.
 
-    Or when the backward pass ends inside of which they are made, or a member begins its next one.
+    Or when the backward pass ends inside of which they are made, when a member begins its next one, or when the step of
+    the wrapper that holds them returns.
     """
 
-    def __init__(self, members: Sequence[torch.optim.Optimizer]) -> None:
+    def __init__(self, members: Sequence[torch.optim.Optimizer], wrapper: Any = None) -> None:
+        """`wrapper` is what the members were found in, if its step makes theirs."""
         # PyTorch's own `__init__` is not called: this is none that the loop has made.
         self.members = list(members)
+        self._used = set[int]()  # members that have made a step
+        self.inside = False
+        """Whether a wrapper's step is being made: until it returns, options are those that its members step with."""
+        self._wrapped = wrapper is not None
         self.keep = False
         """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
         self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -35,21 +43,34 @@ class Joint(torch.optim.Optimizer):
         """Of the hooks that see each member's step begin."""
         self.handles_after = [member.register_step_post_hook(self._ends) for member in self.members]
         """Of those that see it end."""
+        if self._wrapped:
+            self._end_with(wrapper)
+
+    @property
+    def in_use(self) -> list[torch.optim.Optimizer]:
+        """The members but for spare ones, as to change to later: others hold their parameters, and they never step."""
+        if not self._used:
+            return self.members
+        return [member for member in self.members if id(member) in self._used or not self._is_spare(member)]
+
+    def _is_spare(self, member: torch.optim.Optimizer) -> bool:
+        others = {id(p) for other in self.members if other is not member for p in _held(other)}
+        return others.issuperset(map(id, _held(member)))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The members'."""
-        return [group for member in self.members for group in member.param_groups]
+        """Those of the members in use."""
+        return [group for member in self.in_use for group in member.param_groups]
 
     @property
     def state(self) -> dict[Tensor, Any]:  # type: ignore[override]
-        """The members'."""
-        return {key: value for member in self.members for key, value in member.state.items()}
+        """That of the members in use."""
+        return {key: value for member in self.in_use for key, value in member.state.items()}
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The members'."""
-        return {key: value for member in self.members for key, value in member.defaults.items()}
+        """Those of the members in use."""
+        return {key: value for member in self.in_use for key, value in member.defaults.items()}
 
     def __repr__(self) -> str:
         """Name the class and count the members."""
@@ -81,8 +102,7 @@ class Joint(torch.optim.Optimizer):
 
     def _hold(self, members: Sequence[torch.optim.Optimizer]) -> None:
         """Keep the gradients of members as they are now."""
-        held = (p for one in members for group in one.param_groups for p in group["params"] if p.grad is not None)
-        self._gradients |= {p: p.grad.detach().clone() for p in held}
+        self._gradients |= {p: p.grad.detach().clone() for one in members for p in _held(one) if p.grad is not None}
 
     @unseen
     def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
@@ -90,8 +110,32 @@ class Joint(torch.optim.Optimizer):
         if len(self._made | self._skipped) == len(self.members) and not in_backward():
             self.end()
 
+    def _end_with(self, wrapper: Any) -> None:
+        """Let a step end with that of the wrapper, whichever of the members it calls."""
+        step = wrapper.step
+
+        @wraps(step)
+        def call(_: Any, *inputs: Any, **keywords: Any) -> Any:
+            self.inside = True
+            try:
+                made = step(*inputs, **keywords)
+                if not in_backward():
+                    self._end_inside()
+            finally:
+                self.inside = False
+            return made
+
+        wrapper.step = MethodType(call, wrapper)  # as a scheduler wants to find it
+
+    @unseen
+    def _end_inside(self) -> None:
+        self.end()
+
     def skips(self, member: torch.optim.Optimizer) -> bool:
-        """Note that a loss scaler has asked a member for a step; tell whether all of them were skipped."""
+        """Note that a loss scaler has asked a member, or what holds all, for a step; tell whether none was made."""
+        if self._wrapped:
+            last, self._last = self._last, None
+            return last is None
         if self._last is member:
             self._last = None
             return False
@@ -108,6 +152,7 @@ class Joint(torch.optim.Optimizer):
         if not self._made:
             return
         self.stepped = [member for member in self.members if id(member) in self._made]
+        self._used |= self._made
         self._made.clear()
         self._skipped.clear()
         gradients, self._gradients = self._gradients, {}
@@ -127,7 +172,7 @@ def joined(optimizers: Any) -> Any:
     """
     if not isinstance(optimizers, list | tuple | Mapping):
         inside = optimizers_inside(optimizers)
-        return joined(inside) if len(inside) > 1 else optimizers
+        return _joint([*map(unwrap_optimizer, inside)], optimizers) if len(inside) > 1 else optimizers
     given = optimizers.values() if isinstance(optimizers, Mapping) else optimizers
     members = [unwrap_optimizer(inside) for one in given for inside in (optimizers_inside(one) or [one])]
     if not members:
@@ -135,11 +180,18 @@ def joined(optimizers: Any) -> Any:
         raise TypeError(f"the optimizer is a {kind} that holds none; give one, or a list of those that step together")
     if len({*map(id, members)}) < len(members):
         raise ValueError("one optimizer is given twice; give each of those that step together once")
-    if len(members) == 1:
-        return members[0]
+    return _joint(members) if len(members) > 1 else members[0]
+
+
+def _joint(members: Sequence[torch.optim.Optimizer], wrapper: Any = None) -> Joint:
     # Called what its members are: an optimizer for each parameter is no other kind than one for all.
     name = "+".join(dict.fromkeys(type(member).__name__ for member in members))
-    return type(name, (Joint,), {})(members)
+    made: Joint = type(name, (Joint,), {})(members, wrapper)
+    return made
+
+
+def _held(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def belongs(optimizer: Any, recorded: Any) -> bool:

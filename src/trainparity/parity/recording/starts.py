@@ -25,6 +25,13 @@ def record_start(
     arrays["state/norm"], arrays["state/tensors"], arrays["state/zeros"] = (numbers.float() for numbers in kept)
     arrays["state/steps"] = steps
     arrays["optimizer_step"] = torch.nn.functional.pad(arrays["state/steps"], (0, 1)).max()
+    record_settings(arrays, optimizer, parameters, holders)
+
+
+def record_settings(
+    arrays: Snapshot, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], holders: Holders
+) -> None:
+    """Record the options that a step is made with. Every rank must call it."""
     for key, values in settings_by_parameter(optimizer, parameters).items():
         arrays[f"setting/{key}"] = holders.numbers(values)
 

@@ -76,25 +76,14 @@ def unwrap_optimizer(optimizer: Any) -> torch.optim.Optimizer:
 
 
 def optimizers_inside(optimizer: Any) -> list[torch.optim.Optimizer]:
-    """Return the optimizers inside of one without hooks of its own: its attributes, or in its lists and dicts.
-
-    Without a spare one, to change to later, whose parameters an earlier one holds.
-    """
+    """Return the optimizers inside of one without hooks of its own: its attributes, or in its lists and dicts."""
     if _has_hooks(optimizer):
         return []
     held: list[Any] = []
     for value in getattr(optimizer, "__dict__", {}).values():
         held += value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
-    found: list[torch.optim.Optimizer] = []
-    updated: set[int] = set()
-    for one in held:
-        if not isinstance(one, torch.optim.Optimizer):
-            continue
-        parameters = {id(parameter) for group in one.param_groups for parameter in group["params"]}
-        if parameters - updated:
-            found.append(one)
-            updated |= parameters
-    return found
+    found = (one for one in held if isinstance(one, torch.optim.Optimizer))
+    return [*{id(one): one for one in found}.values()]
 
 
 def _has_hooks(optimizer: Any) -> bool:

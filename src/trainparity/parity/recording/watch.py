@@ -31,7 +31,7 @@ from trainparity.parity.recording.perturb import Noise
 from trainparity.parity.recording.seeds import derived_seed
 from trainparity.parity.recording.sketch import Sketcher
 from trainparity.parity.recording.snapshot import Snapshot
-from trainparity.parity.recording.starts import record_start
+from trainparity.parity.recording.starts import record_settings, record_start
 from trainparity.parity.recording.structure import Structure
 from trainparity.parity.recording.tensors import shape_of
 from trainparity.parity.recording.unrecorded import given_up, recorded
@@ -172,6 +172,8 @@ class StepWatch:
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
             self._meeting.expect_all()
+        if isinstance(self.optimizer, Joint) and self.optimizer.inside:  # which members step is known only now
+            record_settings(arrays, self.optimizer, parameters, self._holders)
         if not self._gradients.applied_seen:
             self._gradients.see_applied(again=bool(again))
         self._gradients.end()
