@@ -74,14 +74,48 @@ def test_a_nesterov_step_that_is_left_out_is_seen(coarse: bool, tmp_path: Path) 
     assert (verdict.verdict, verdict.cause) == ("different", "update"), verdict.explanation
 
 
-def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: int, *, later: float = 1.0) -> None:
-    """Train matrices by PyTorch's own Muon, and the rest by AdamW, as Muon takes matrices alone."""
+class MuonWithAuxAdam(torch.optim.Optimizer):
+    """Makes both kinds of updates itself, by what its groups say (Jordan, 2024)."""
+
+    def __init__(self, matrices: list[Tensor], rest: list[Tensor], rate: float) -> None:
+        groups: list[dict[str, Any]] = [
+            {"params": matrices, "use_muon": True, "lr": 5e-3}, {"params": rest, "use_muon": False, "lr": rate}
+        ]  # fmt: skip
+        super().__init__(groups, {})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state, gradient = self.state[parameter], parameter.grad
+                mean = state.setdefault("mean", torch.zeros_like(parameter))
+                mean.lerp_(gradient, 0.05)
+                if group["use_muon"]:
+                    parameter.add_(orthogonal(gradient.lerp(mean, 0.95)), alpha=-group["lr"])
+                else:
+                    square = state.setdefault("square", torch.zeros_like(parameter))
+                    square.lerp_(gradient.square(), 0.05)
+                    parameter.addcdiv_(mean, square.sqrt() + 1e-8, value=-group["lr"])
+
+
+def _two(matrices: list[Tensor], rest: list[Tensor], rate: float) -> list[torch.optim.Optimizer]:
+    return [torch.optim.Muon(matrices, lr=5e-3), torch.optim.AdamW(rest, lr=rate)]
+
+
+def _in_one(matrices: list[Tensor], rest: list[Tensor], rate: float) -> list[torch.optim.Optimizer]:
+    return [MuonWithAuxAdam(matrices, rest, rate)]
+
+
+def _train_beside_adam(
+    parts: int, rate: float, seed: int, folder: Path, twin: int, *, later: float = 1.0, make: Any = _two
+) -> None:
+    """Train matrices by Muon, and the rest by Adam, as Muon takes matrices alone."""
     torch.manual_seed(seed)
     blocks = [(nn.Linear(32, 32, bias=False), nn.LayerNorm(32), nn.GELU()) for _ in range(4)]
     model = nn.Sequential(nn.Embedding(40, 32), *(layer for block in blocks for layer in block), nn.Linear(32, 40))
     matrices = [parameter for name, parameter in model.named_parameters() if parameter.ndim > 1 and name[0] in "147"]
     rest = [parameter for parameter in model.parameters() if all(parameter is not one for one in matrices)]
-    both = [torch.optim.Muon(matrices, lr=5e-3), torch.optim.AdamW(rest, lr=rate)]
+    both = make(matrices, rest, rate)
     draws = torch.Generator().manual_seed(seed)
     with trainparity.record(model, both, folder, twin=twin, interval=1):
         for step in range(8):
@@ -94,10 +128,11 @@ def _train_beside_adam(parts: int, rate: float, seed: int, folder: Path, twin: i
                 optimizer.zero_grad()
 
 
+@pytest.mark.parametrize("make", [_two, _in_one])
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_what_jumps_beside_an_optimizer_that_does_not_is_no_other_update(seed: int, tmp_path: Path) -> None:
+def test_what_jumps_beside_an_optimizer_that_does_not_is_no_other_update(seed: int, make: Any, tmp_path: Path) -> None:
     """With twins, and without."""
-    reference, cut = (partial(_train_beside_adam, parts, 1e-3, seed) for parts in (1, 4))
+    reference, cut = (partial(_train_beside_adam, parts, 1e-3, seed, make=make) for parts in (1, 4))
     verdict = compared(reference, cut, tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
     reference(tmp_path / "alone", 0)
@@ -106,14 +141,16 @@ def test_what_jumps_beside_an_optimizer_that_does_not_is_no_other_update(seed: i
     assert found.verdict != "different", found.explanation
 
 
-def test_another_rate_of_the_one_beside_it_is_seen(tmp_path: Path) -> None:
-    verdict = compared(*(partial(_train_beside_adam, 1, rate, 0) for rate in (1e-3, 1.1e-3)), tmp_path)
+@pytest.mark.parametrize("make", [_two, _in_one])
+def test_another_rate_of_the_one_beside_it_is_seen(make: Any, tmp_path: Path) -> None:
+    verdict = compared(*(partial(_train_beside_adam, 1, rate, 0, make=make) for rate in (1e-3, 1.1e-3)), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "learning-rate"), verdict.explanation
 
 
+@pytest.mark.parametrize("make", [_two, _in_one])
 @pytest.mark.parametrize("twins", [True, False])
-def test_no_jump_hides_another_loss_of_weights_with_the_same_bits(twins: bool, tmp_path: Path) -> None:
-    reference = partial(_train_beside_adam, 1, 1e-3, 0)
+def test_no_jump_hides_another_loss_of_weights_with_the_same_bits(twins: bool, make: Any, tmp_path: Path) -> None:
+    reference = partial(_train_beside_adam, 1, 1e-3, 0, make=make)
     for twin in range(3 if twins else 1):
         reference(tmp_path / "reference", twin)
     reference(tmp_path / "other", 0, later=1.02)

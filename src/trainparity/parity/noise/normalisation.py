@@ -90,7 +90,11 @@ def decomposed(layout: Layout) -> Tensor:
 
 
 def _decomposes(optimizer: str) -> bool:
-    return any(known in optimizer for known in _DECOMPOSING) and "adam" not in optimizer
+    kind, _, ways = optimizer.partition(" (")
+    named = [way for way in ways.rstrip(")").split(", ") if any(known in way for known in _DECOMPOSING)]
+    if named:  # of a class that has several ways, by group
+        return all(way.endswith(": true") for way in named)
+    return any(known in kind for known in _DECOMPOSING) and "adam" not in kind
 
 
 _DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")

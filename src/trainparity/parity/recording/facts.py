@@ -1,6 +1,6 @@
 """What a model and its optimizer are, which does not change from step to step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -56,11 +56,22 @@ _TO_INITIALISE = 12
 
 def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the class of the optimizer that holds a parameter, by its name; of one class there is nothing to tell."""
-    members = _members(optimizer)
-    if len({type(member) for member in members}) < 2:
+    held = {id(p): name for one in _members(optimizer) for group, name in _named_groups(one) for p in group["params"]}
+    if len({*held.values()}) < 2:
         return {}
-    held = {id(p): type(one).__name__ for one in members for group in one.param_groups for p in group["params"]}
     return {name: held[id(p)] for name, p in parameters.items() if id(p) in held}
+
+
+def _named_groups(optimizer: torch.optim.Optimizer) -> Iterator[tuple[dict[str, Any], str]]:
+    """Name the class that updates each group, with what chooses between its ways, as Muon's with Adam for the rest."""
+    groups, kind = optimizer.param_groups, type(optimizer).__name__
+    flags = {
+        key for group in groups for key, value in group.items() if key.startswith("use_") and isinstance(value, bool)
+    }
+    chosen = sorted(key for key in flags if len({bool(group.get(key)) for group in groups}) > 1)
+    for group in groups:
+        ways = ", ".join(f"{key}: {bool(group.get(key))}" for key in chosen)
+        yield group, f"{kind} ({ways})" if ways else kind
 
 
 def _members(optimizer: torch.optim.Optimizer) -> Sequence[torch.optim.Optimizer]:
