@@ -156,3 +156,53 @@ def test_no_jump_hides_another_loss_of_weights_with_the_same_bits(twins: bool, m
     reference(tmp_path / "other", 0, later=1.02)
     verdict = compare_folders(tmp_path / "reference", tmp_path / "other")
     assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+
+
+def _train_convolutions(last: bool, seed: int, folder: Path, twin: int, *, later: float = 1.0) -> None:
+    """Train kernels by Muon, flattened, in front of BatchNorm; in channels_last where asked."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
+    )  # fmt: skip
+    model = model.to(memory_format=torch.channels_last if last else torch.contiguous_format)  # type: ignore[call-overload]
+    kernels = [parameter for parameter in model.parameters() if parameter.ndim == 4]
+    rest = [parameter for parameter in model.parameters() if parameter.ndim < 4]
+    both = [MuonOfKernels(kernels), torch.optim.AdamW(rest, lr=3e-3)]
+    draws = torch.Generator().manual_seed(5)
+    with trainparity.record(model, both, folder, twin=twin, interval=1):
+        for step in range(6):
+            images, labels = torch.randn(16, 3, 8, 8, generator=draws), torch.randint(10, (16,), generator=draws)
+            model.zero_grad()
+            outputs = model(images.contiguous(memory_format=torch.channels_last) if last else images)
+            cross_entropy(outputs, labels, label_smoothing=0.3 if step >= later else 0.0).backward()
+            for optimizer in both:
+                optimizer.step()
+
+
+class MuonOfKernels(torch.optim.Optimizer):
+    """Muon of kernels, each as the matrix of its output channels."""
+
+    def __init__(self, kernels: list[Tensor]) -> None:
+        super().__init__(kernels, {"lr": 0.02})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for kernel in self.param_groups[0]["params"]:
+            kernel.add_(orthogonal(kernel.grad.flatten(1)).view_as(kernel), alpha=-0.02)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_what_jumps_make_of_means_and_kinks_is_no_difference_without_twins(seed: int, tmp_path: Path) -> None:
+    for last in (False, True):
+        _train_convolutions(last, seed, tmp_path / str(last), 0)
+    found = compare_folders(tmp_path / "False", tmp_path / "True")
+    assert found.verdict != "different", (found.reason, found.explanation)
+
+
+def test_another_loss_after_jumps_is_named_without_twins(tmp_path: Path) -> None:
+    for name, later in (("one", 9), ("other", 3)):
+        _train_convolutions(False, 0, tmp_path / name, 0, later=later)
+    found = compare_folders(tmp_path / "one", tmp_path / "other")
+    assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 3), found.explanation

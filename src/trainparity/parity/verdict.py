@@ -15,13 +15,13 @@ from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
 from trainparity.parity.line_search import line_search_parts
 from trainparity.parity.noise.assumed import OF_TWINS, assumed_only
-from trainparity.parity.noise.bias_correction import IN_WINDOWS, outgrown
 from trainparity.parity.noise.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import margin_of
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.noise.resolution import gradient_width, resolutions, update_noise, update_width
 from trainparity.parity.noise.too_wide import APART, LOST, hardly_apart, too_wide
+from trainparity.parity.noise.widened import Widened
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.conditions import REDUCTION, differing
@@ -120,15 +120,7 @@ def judge_traces(
         before = replace(difference, row=max(0, difference.row - 1))
         if difference.row not in apart and not _is_exact(difference) and before.fed_by_buffers:
             difference = before
-        if undecided := line_search_parts(difference):
-            return verdict.unclear(undecided)
-        explained = explain(verdict, difference)
-        grown = outgrown(floor, difference.row) if explained.cause == "backward" else None
-        if not grown:
-            return explained
-        # Where a later window begins, from equal weights, nothing has grown.
-        anew = sorted({*rows} & {*left.layout.rows_that_begin()})
-        return explain(verdict, replace(difference, row=anew[0])) if anew else verdict.unclear(grown, advice=IN_WINDOWS)
+        return _explained(verdict, difference, rows)
     if take_other_gradients(left, right, floor, margin):
         return verdict.unclear(TAKEN, advice=LEAVE_THEM)
     if verdict.verdict == "bitwise":
@@ -148,6 +140,22 @@ def judge_traces(
     of_updates = update_width(left, floor)
     seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
     return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+
+
+def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) -> Verdict:
+    """Explain what differs from a step on, or say what may have moved the weights there as no twin did."""
+    if undecided := line_search_parts(difference):
+        return verdict.unclear(undecided)
+    explained, floor = explain(verdict, difference), difference.floor
+    named = explained.cause not in ("backward", "unknown")
+    if named or not isinstance(floor, Widened) or (grown := floor.outgrown(difference.row)) is None:
+        return explained
+    # Where a later window begins, from equal weights, nothing has grown.
+    anew = sorted({*rows} & {*difference.left.layout.rows_that_begin()})
+    if anew:
+        return explain(verdict, replace(difference, row=anew[0]))
+    why, advice = grown
+    return verdict.unclear(why, advice=advice)
 
 
 def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:

@@ -55,15 +55,16 @@ class _Further(Widened):
         """Whether the runs show such a factor."""
         return _is_seen(self._reference, self._right, self._floor, self._possible)
 
-    def outgrown(self, row: int) -> str | None:
-        """Say why what parts from a row on may come of such a factor, see the function of this name."""
+    def outgrown(self, row: int) -> tuple[str, str] | None:
+        """Say why what parts from a row on may come of such a factor, where the runs show one."""
         layout = self._reference.layout
         if not self.seen or row in layout.rows_that_begin() or self._is_too_far(row):
-            return None
+            return super().outgrown(row)
         return (
             "updates differ by one factor, as of Adam's bias corrections in single precision, which moves weights "
             f"further apart than twins are: by step {layout.steps[row]} that may have turned a ReLU, whose gradient "
-            "jumps there"
+            "jumps there",
+            IN_WINDOWS,
         )
 
     def _is_too_far(self, row: int) -> bool:
@@ -99,14 +100,6 @@ _OF_A_KINK = 0.1
 
 _TIMES = 4
 """Times its part that is excused, whatever the margin is: right runs lay at up to 1.8."""
-
-
-def outgrown(floor: Floor, row: int) -> str | None:
-    """Say why what parts from a step's row on may come of such a factor, which has moved the weights as no twin did.
-
-    None where the runs show none, or where they part as soon as a window begins.
-    """
-    return floor.outgrown(row) if isinstance(floor, _Further) else None
 
 
 IN_WINDOWS = "start both runs from one state every few steps: with `every=` and `follow=`, or a smaller `parity.window`"

@@ -23,8 +23,6 @@ from trainparity.parity.noise.jumps import jumping, without_jumps
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import (
     amplified,
-    before_each_step,
-    decomposed,
     of_nothing,
     passed_on,
 )
@@ -132,8 +130,6 @@ class NoiseFloor:
             floor = floor.clamp(min=reference.layout.unit_roundoff)  # a sum of gradients rounds once more, or not
         if kind == "weight":
             floor = torch.maximum(floor, _of_few_numbers(reference, apart))
-        if kind == "start" and decomposed(reference.layout).any():
-            floor = torch.maximum(floor, before_each_step(reference, self._floors["weight"]))
         if kind in ("start", "weight"):
             floor = torch.maximum(floor, left_to_rounding(reference, kind, self._floors["update"]))
         return floor

@@ -24,5 +24,12 @@ class Widened(ABC):
             self._floors[kind] = self._widen(kind, self._floor[kind])
         return self._floors[kind]
 
+    def outgrown(self, row: int) -> tuple[str, str] | None:
+        """Say why what parts from a step's row on may come of what widens the floor, and what to do; None: it may not.
+
+        As where it has moved the weights as no twin did.
+        """
+        return self._floor.outgrown(row) if isinstance(self._floor, Widened) else None
+
     @abstractmethod
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor: ...
