@@ -107,9 +107,10 @@ def _in_one(matrices: list[Tensor], rest: list[Tensor], rate: float) -> list[tor
 
 
 def _train_beside_adam(
-    parts: int, rate: float, seed: int, folder: Path, twin: int, *, later: float = 1.0, make: Any = _two
-) -> None:
-    """Train matrices by Muon, and the rest by Adam, as Muon takes matrices alone."""
+    parts: int, rate: float, seed: int, folder: Path, twin: int, *,
+    later: float = 1.0, make: Any = _two, coarse: bool = False,
+) -> None:  # fmt: skip
+    """Train matrices by Muon, and the rest by Adam, as Muon takes matrices alone; under bf16 autocast where asked."""
     torch.manual_seed(seed)
     blocks = [(nn.Linear(32, 32, bias=False), nn.LayerNorm(32), nn.GELU()) for _ in range(4)]
     model = nn.Sequential(nn.Embedding(40, 32), *(layer for block in blocks for layer in block), nn.Linear(32, 40))
@@ -122,7 +123,9 @@ def _train_beside_adam(
             temperature = later if step >= 5 else 1.0
             words = torch.randint(40, (64,), generator=draws)
             for some in words.chunk(parts):
-                (cross_entropy(model(some) / temperature, (some * 3) % 40) / parts).backward()
+                with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                    outputs = model(some)
+                (cross_entropy(outputs.float() / temperature, (some * 3) % 40) / parts).backward()
             for optimizer in both:
                 optimizer.step()
                 optimizer.zero_grad()
@@ -206,3 +209,16 @@ def test_another_loss_after_jumps_is_named_without_twins(tmp_path: Path) -> None
         _train_convolutions(False, 0, tmp_path / name, 0, later=later)
     found = compare_folders(tmp_path / "one", tmp_path / "other")
     assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 3), found.explanation
+
+
+@pytest.mark.parametrize("make", [_two, _in_one])
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_jump_in_another_cut_is_not_named_for_what_another_loss_makes_later(
+    coarse: bool, make: Any, tmp_path: Path
+) -> None:
+    reference, other = (
+        partial(_train_beside_adam, parts, 1e-3, 0, later=later, make=make, coarse=coarse)
+        for parts, later in ((1, 1.0), (4, 3.0))
+    )
+    found = compared(reference, other, tmp_path)
+    assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 5), found.explanation

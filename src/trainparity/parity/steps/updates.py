@@ -88,17 +88,17 @@ def parted_before(step: StepPair) -> int | None:
     In a coarse format, and where a matrix is decomposed for its update, weights that other updates have made for some
     steps may still be within the floor. Gradients that are within a quarter of their floor turn updates by half of
     theirs at most, as the part of the numbers that turn, or round the other way, is as large as the gradients are
-    apart, and the distance is its root.
+    apart, and the distance is its root. Where matrices are decomposed they jump as far whatever gradients are apart.
     """
-    rows = traced_since(step)
-    known = is_coarse(step.left.layout) or bool(decomposed(step.left.layout).any())
+    rows, jumps = traced_since(step), bool(decomposed(step.left.layout).any())
+    known = is_coarse(step.left.layout) or jumps
     if not known or not step.same_precision or rows is None:
         return None
     if evaluated_several_times(step, rows):
         return None
     off = {kind: (step.distances(kind)[rows, -1], step.floor[kind][rows, -1]) for kind in _PARTED}
     (start, _), (gradient, noise), (update, width) = (off[kind] for kind in _PARTED)
-    found = (start == 0) & (gradient <= _NEAR * noise) & (update > _NEAR**0.5 * width)
+    found = (start == 0) & (gradient <= _NEAR * noise) & (update > (_OF_EQUALS if jumps else _NEAR**0.5) * width)
     places = found[:-1].nonzero().flatten().tolist()
     return rows.start + places[0] if places else None
 
