@@ -133,3 +133,38 @@ def small_term(weight: float, folder: Path, twin: int) -> None:
 def test_a_small_term_that_is_gone_is_no_other_update_of_the_same_gradients(tmp_path: Path) -> None:
     found = compared(partial(small_term, 1e-4), partial(small_term, 0.0), tmp_path)
     assert found.verdict == "different" and found.cause != "update", found.explanation
+
+
+class Residual(nn.Module):
+    """Returns nearly the same for all classes at first: smoothed labels then give nearly a multiple of the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(8, 32), nn.Linear(32, 32), nn.LayerNorm(32)
+        self.last = nn.Linear(32, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = nn.functional.gelu(self.first(images))
+        scores: Tensor = self.last(features + self.norm(self.second(features)).relu())
+        return scores
+
+
+def _smoothed(smoothing: float, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = Residual()
+    optimizer, draws = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.Generator().manual_seed(5)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            images, labels = torch.randn(16, 8, generator=draws), torch.randint(10, (16,), generator=draws)
+            for some, wanted in zip(images.chunk(4), labels.chunk(4), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(some)
+                loss = nn.functional.cross_entropy(outputs.float(), wanted, label_smoothing=smoothing)
+                (loss / 4).backward()
+            optimizer.step()
+
+
+def test_a_loss_that_weights_of_micro_batches_nearly_explain_is_another_loss(tmp_path: Path) -> None:
+    verdict = compared(partial(_smoothed, 0.0), partial(_smoothed, 0.05), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation

@@ -12,7 +12,7 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
-from trainparity.parity.steps.fitting import combine
+from trainparity.parity.steps.fitting import combine, fit
 from trainparity.records.names import some
 from trainparity.records.numbers import number
 
@@ -38,6 +38,8 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
         return None
     tolerance = max(tolerance_of(difference), 1e-5)
     coarse = is_coarse(difference.left.layout)  # where another loss is nearly such a sum, too
+    if coarse and _at_the_outputs(difference) == (True, None):
+        return None  # another loss of what passes returned, which no weights of theirs explain
     left_over = max(tolerance_of(difference, _OF_TWINS), 1e-5) if coarse else tolerance
     left_over = min(left_over, _UNEXPLAINED)
     cuts, totals = difference.micro(), _totals(difference)
@@ -67,19 +69,23 @@ _OF_TWINS = 1.5
 
 def _given_otherwise(difference: Difference) -> Finding | None:
     """Find other weights in the gradients of what forward passes returned, which explain how far these are apart."""
-    hashes = difference.pair("samples")
-    if not difference.same_precision or difference.beyond["start"] or hashes is None or not torch.equal(*hashes):
-        return None
-    chain = difference.chain
-    if not chain.outputs_agree or not chain.judged:
-        return None
-    if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
-        return None
-    if is_coarse(difference.left.layout) and any(map(is_of_sums, chain.judged)):
-        return None  # so few numbers that weights explain any others, but for rounding
-    given = difference.pair("rank/given")
-    differ, found = _explained(difference, chain.judged, given) if given else (False, None)
+    differ, found = _at_the_outputs(difference)
     return found or (_in_one_term(difference) if differ else None)
+
+
+def _at_the_outputs(difference: Difference) -> tuple[bool, Finding | None]:
+    """Tell whether equal outputs are given another gradient, and find weights of passes that explain it."""
+    hashes, given = difference.pair("samples"), difference.pair("rank/given")
+    if not difference.same_precision or difference.beyond["start"] or hashes is None or not torch.equal(*hashes):
+        return False, None
+    chain = difference.chain
+    if not chain.outputs_agree or not chain.judged or not given:
+        return False, None
+    if any(max(difference.numbers(name)) for name in ("made_elsewhere", "judged_elsewhere")):
+        return False, None
+    if is_coarse(difference.left.layout) and any(map(is_of_sums, chain.judged)):
+        return False, None  # so few numbers that weights explain any others, but for rounding
+    return _explained(difference, chain.judged, given)
 
 
 def _in_one_term(difference: Difference) -> Finding | None:
@@ -111,6 +117,7 @@ def _explained(difference: Difference, names: Sequence[str], given: Sequence[Ten
     coarse = is_coarse(difference.left.layout)
     if not apart > (_ROUNDED if coarse else difference.margin) * floor:
         return False, None
+    apart = min(apart, fit(left, right)[1])  # one number for all is no other weight of any
     explained = min(apart / _EXPLAINED, _UNEXPLAINED if coarse else max(tolerance_of(difference), 1e-5))
     cuts = [passes[passes.abs().sum(1) > 0] for passes in (each.flatten(0, 1) for each in given)]
     return True, _reweighted(difference, names, cuts, totals, explained, apart / _EXPLAINED)
