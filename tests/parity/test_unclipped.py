@@ -295,8 +295,9 @@ def test_what_is_clipped_after_a_scaler_carries_no_scale(
     assert said == "equivalent" or verdict.cause == "clipping"
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0])
-def test_one_gradient_that_is_changed_after_clipping_is_named(factor: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("factor", [1.0, 1.1, 2.0])
+def test_one_gradient_that_is_changed_after_clipping_is_named(factor: float, coarse: bool, tmp_path: Path) -> None:
     """As the whole norm is hardly another one, it says nothing of what was changed."""
 
     def clips(by: float, model: nn.Module) -> None:
@@ -305,7 +306,7 @@ def test_one_gradient_that_is_changed_after_clipping_is_named(factor: float, tmp
         assert isinstance(bias, Tensor) and bias.grad is not None
         bias.grad.mul_(by)
 
-    verdict = compared(*(partial(train, partial(clips, by), 1, False) for by in (1.0, factor)), tmp_path)
+    verdict = compared(*(partial(train, partial(clips, by), 1, coarse) for by in (1.0, factor)), tmp_path)
     if factor == 1.0:
         assert verdict.verdict == "bitwise"
     else:

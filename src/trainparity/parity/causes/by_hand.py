@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.clipping import is_clipped_otherwise, part_kept
+from trainparity.parity.causes.clipping import GROWN, is_clipped_otherwise, part_kept, parts_kept
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond
 from trainparity.parity.noise.distance import sketches
@@ -180,19 +180,35 @@ def _at(trace: Trace, row: int) -> Tensor:
     return sketches(trace, "gradient")[row]
 
 
+def _changed_besides_clipping(difference: Difference) -> bool:
+    """Tell whether both runs clip in as many calls, and one alone keeps other parts of some parameters' gradients.
+
+    One call keeps one part of all: that is exact but for how gradients are stored, as their weights are.
+    """
+    calls = difference.numbers("clip/calls")
+    units = max(unit for trace in difference.traces for unit in trace.layout.stored().values())
+    apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts_kept(difference)]
+    rounded = GROWN + 2 * units
+    return calls[0] == calls[1] > 0 and min(apart) <= rounded and max(apart) > max(_CHANGED, 16 * rounded)
+
+
 @rule(
     "clipping",
     "clipping",
-    proof="gradients agree when they are clipped, and not as they are applied",
+    proof="gradients agree when they are clipped, and not as they are applied; or other parts of some parameters' are "
+    "left than of all, by as many calls that clip",
     advice=_ADVICE,
+    differs=_changed_besides_clipping,
 )
 def changed_after_clipping(difference: Difference) -> Finding | None:
     """Gradients that are changed between clipping and the update."""
     applied, gradients = difference.pair("applied/norm"), difference.norms("gradient")
-    if difference.stage != "update" or difference.beyond["start"] or applied is None:
+    known = _changed_besides_clipping(difference)
+    if (difference.stage != "update" and not known) or difference.beyond["start"] or applied is None:
         return None
     kept = [torch.where(b > 0, a / b, 1.0) for a, b in zip(applied, gradients, strict=True)]
-    apart = (kept[0] - kept[1]).abs() > max(_CHANGED, difference.tolerance) * torch.maximum(*kept)
+    least = _CHANGED if known else max(_CHANGED, difference.tolerance)
+    apart = (kept[0] - kept[1]).abs() > least * torch.maximum(*kept)
     names = difference.named(apart)
     clipped = torch.logical_and(*(lengths > 0 for lengths in gradients))
     if not names or (bool(apart[clipped].all()) and is_clipped_otherwise(difference)):
