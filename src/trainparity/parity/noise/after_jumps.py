@@ -53,7 +53,7 @@ class _AfterJumps(Widened):
             return torch.maximum(floor, self._gradient)
         if kind == "start":
             return torch.maximum(floor, before_each_step(self._reference, self["weight"]))
-        if kind in _MADE_BY_MATRICES and not self.calibrated:
+        if kind == "buffer" and not self.calibrated:  # as means of what matrices make
             return torch.maximum(floor, self._gradient[:, -1:])
         if kind in ("update", "weight"):
             # What is made of noisy matrices twins have shown.
@@ -61,9 +61,6 @@ class _AfterJumps(Widened):
                 floor = torch.maximum(floor, made_of(self._reference, kind, self._gradient))
         return floor
 
-
-_MADE_BY_MATRICES = ("activation", "activation_gradient", "buffer")
-"""What else is as far apart as jumps make gradients; a buffer as it may hold means of activations."""
 
 _OF_KINKS = 0.25
 """Part of the whole gradient up to which units that turn for some samples may move it; 0.1 was seen, of 8 channels."""
