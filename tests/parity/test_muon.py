@@ -222,3 +222,38 @@ def test_a_jump_in_another_cut_is_not_named_for_what_another_loss_makes_later(
     )
     found = compared(reference, other, tmp_path)
     assert (found.verdict, found.cause, found.step) == ("different", "loss-or-targets", 5), found.explanation
+
+
+class MuonByState(torch.optim.Optimizer):
+    """Knows which it updates as matrices by what it keeps of each, and says it in no group (Liu et al., 2025)."""
+
+    def __init__(self, matrices: list[Tensor], rest: list[Tensor], rate: float) -> None:
+        super().__init__([*matrices, *rest], {"lr": rate})
+        for parameter in [*matrices, *rest]:
+            self.state[parameter]["use_muon"] = any(parameter is one for one in matrices)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for parameter in self.param_groups[0]["params"]:
+            state, gradient = self.state[parameter], parameter.grad
+            mean = state.setdefault("mean", torch.zeros_like(parameter)).lerp_(gradient, 0.05)
+            if state["use_muon"]:
+                parameter.add_(orthogonal(gradient.lerp(mean, 0.95)), alpha=-self.defaults["lr"])
+            else:
+                square = state.setdefault("square", torch.zeros_like(parameter)).lerp_(gradient.square(), 0.05)
+                parameter.addcdiv_(mean, square.sqrt() + 1e-8, value=-self.defaults["lr"])
+
+
+def _by_state(matrices: list[Tensor], rest: list[Tensor], rate: float) -> list[torch.optim.Optimizer]:
+    return [MuonByState(matrices, rest, rate)]
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_a_class_that_updates_vectors_too_makes_of_signs_is_no_other_update(
+    seed: int, coarse: bool, tmp_path: Path
+) -> None:
+    for name, parts in (("one", 1), ("cut", 4)):
+        _train_beside_adam(parts, 1e-3, seed, tmp_path / name, 0, make=_by_state, coarse=coarse)
+    found = compare_folders(tmp_path / "one", tmp_path / "cut")
+    assert found.verdict != "different", found.explanation

@@ -37,7 +37,7 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     Returns:
         Relative L2 distances, [T, tensors + 1]; zeros for what an optimizer updates that does no such thing.
     """
-    normalised = ~(_is_linear(reference.layout) | decomposed(reference.layout))
+    normalised = ~(_is_linear(reference.layout) | _decomposed_always(reference.layout))
     if not normalised.any():
         return torch.zeros_like(gradient)
     middles = 2.0 ** -(2 * torch.arange(LEVELS, dtype=torch.float64) + 1)
@@ -87,6 +87,16 @@ def decomposed(layout: Layout) -> Tensor:
     Of several optimizers that step together, as Muon and AdamW for the rest, each has its own.
     """
     return torch.tensor([_decomposes(name.lower()) for name in layout.updated_by()], dtype=torch.bool)
+
+
+def _decomposed_always(layout: Layout) -> Tensor:
+    """Return the parameters of which that is so for sure: bool [P].
+
+    An optimizer that updates vectors too has another way for these, and may take it for a matrix, as for embeddings.
+    """
+    names = layout.updated_by()
+    with_vectors = {name for name, shape in zip(names, layout.parameters.values(), strict=True) if len(shape) < 2}
+    return decomposed(layout) & torch.tensor([name not in with_vectors for name in names], dtype=torch.bool)
 
 
 def _decomposes(optimizer: str) -> bool:
