@@ -1,6 +1,7 @@
 import copy
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +355,26 @@ def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_compared
     assert params.train_of(params.reference_of("ddp")).global_batch_size == 128
     assert params.train_of(params.reference_of("dp")).global_batch_size == 64
     assert params.reference_configuration("wide").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_samples", "says"),
+    [
+        ({}, 64, None),
+        ({"holdout": 1}, 64, "train.global_batch_size: 64, but there are 63 samples to train on, and 1 held out"),
+        ({"holdout": 64}, 64, "train.holdout: 64 of 64 samples leaves none to train on; allowed: less"),
+        ({}, 100, "references.wide.train.global_batch_size: 128, but there are 100 samples"),
+    ],
+)
+def test_settings_that_ask_for_more_samples_than_there_are_are_named(
+    changes: dict[str, Any], num_samples: int, says: str | None
+) -> None:
+    content = copy.deepcopy(CONTENT)
+    content["train"] |= changes
+    if num_samples == 100:
+        content["references"] = {"wide": {"train": {"global_batch_size": 128}}}
+    with nullcontext() if says is None else pytest.raises(ParamsError, match=f"^p: {re.escape(says)}"):
+        parse(content, Path("p")).check_samples(num_samples, Path("p"))
 
 
 @pytest.mark.parametrize(
