@@ -93,7 +93,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
-        "scratch", "exporting", "printable", "hiding", "stopping",
+        "scratch", "exporting", "ownership", "printable", "hiding", "stopping",
     },
 }  # fmt: skip
 

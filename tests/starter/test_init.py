@@ -1,5 +1,6 @@
 """`trainparity init`: what it writes, and what it leaves alone."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from trainparity import starter
 from trainparity.cli.pipeline import order, reproduce, run_stages, train_one
 from trainparity.errors import UserError
 from trainparity.exits import shell_code
+from trainparity.ownership import owned
 
 ROOT = Path(__file__).parents[2]
 FILES = {"params.yaml", "params.schema.json", "dvc.yaml", "workload.py", ".gitignore"}
@@ -156,3 +158,17 @@ def test_one_run_is_made_without_dvc_too(
     (tmp_path / "workload.py").unlink()
     assert train_one("ddp", again=True) == 2
     assert "workload" in capfd.readouterr().err and not (tmp_path / ".dvc").exists()
+
+
+@pytest.mark.parametrize("dvc", [False, True])
+def test_a_second_repro_waits_for_the_first_and_says_so(tmp_path: Path, dvc: bool) -> None:
+    starter.write(tmp_path, dvc=dvc, force=False)
+    with owned(tmp_path / ".trainparity/pipeline"):
+        second = subprocess.Popen(
+            [sys.executable, "-m", "trainparity.cli", "repro"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        assert second.stdout
+        assert second.stdout.readline().startswith(f".trainparity/pipeline: waiting for process {os.getpid()} on ")
+        second.kill()
+        second.communicate()
+    assert not (tmp_path / "runs").exists()

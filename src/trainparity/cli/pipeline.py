@@ -15,6 +15,7 @@ from trainparity.errors import UserError
 from trainparity.exits import DEFECT, shell_code
 from trainparity.launch.supervision import GRACE_S
 from trainparity.launch.warm import warm_workers
+from trainparity.ownership import owned
 from trainparity.params import REFERENCE, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
@@ -25,6 +26,9 @@ from trainparity.validation import read_yaml
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
+
+_PIPELINE = Path(".trainparity/pipeline")
+"""Owned by the command that runs the stages of this folder; others wait."""
 
 _INTERRUPTED = 252
 """DVC's exit code after SIGINT."""
@@ -46,10 +50,11 @@ def reproduce(*arguments: str) -> int:
     require_stages()
     if (settings := Path(starter.PARAMS)).exists():
         read_yaml(settings)  # DVC reads it too, and says less of what is wrong
-    if mended := repair(Path.cwd()):
-        print(mended, flush=True)
-    with warm_workers():
-        return _follow(arguments)
+    with owned(_PIPELINE):  # a second DVC would end with an error, and advise to remove the first one's record
+        if mended := repair(Path.cwd()):
+            print(mended, flush=True)
+        with warm_workers():
+            return _follow(arguments)
 
 
 def _follow(arguments: Sequence[str]) -> int:
@@ -131,7 +136,7 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
     """
     environment = {FOLLOWS: str(os.getpid())} | ({WHOLE: "1"} if whole else {})
     # The runner gives a stage that is stopped the time for its checkpoint.
-    with warm_workers(), Runner(several=False) as runner:
+    with owned(_PIPELINE), warm_workers(), Runner(several=False) as runner:
         for stage in stages:
             code = runner.run(Command.of([sys.executable, "-m", "trainparity.stages", *stage]), environment)
             if code:
