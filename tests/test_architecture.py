@@ -81,7 +81,7 @@ BELOW: dict[str, set[str]] = {
     "lightning": {"attach", "extras", "parity"},
     "transformers": {"extras", "parity"},
     "accelerate": {"extras", "parity"},
-    "testing": {"parity", "records", "scratch"},
+    "testing": {"integers", "parity", "records", "scratch"},
     "pytest_plugin": {"testing", "records"},
     "exporting": {"errors", "records", "report"},
     "schemas": {"params", "claims", "strategies"},

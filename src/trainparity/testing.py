@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from trainparity.integers import integer
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.record import record
 from trainparity.parity.recorder import Recorder
@@ -53,8 +54,10 @@ def assert_same_training(
 
     Raises:
         NotSameTraining: the verdict is another one.
-        ValueError: a function did not call `record`.
+        TypeError: `twins` is no integer.
+        ValueError: a function did not call `record` once, or a number is out of range.
     """
+    twins = integer("twins", twins, 0)
     with ExitStack() as stack:
         place = Path(folder) if folder else stack.enter_context(scratch())
         left, right = _recorded(reference, place / "reference"), _recorded(other, place / "other")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -50,6 +51,12 @@ def test_another_training_fails_and_says_why() -> None:
 def test_a_function_that_records_nothing_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="called record never; call it once"):
         assert_same_training(train, lambda record: None)
+
+
+@pytest.mark.parametrize("twins", [-1, 1.5, True])
+def test_a_number_of_twins_that_measures_nothing_is_a_mistake(twins: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^twins is {twins}; it must be "):
+        assert_same_training(train, train, twins=twins)
 
 
 PLUGIN = ["-p", "trainparity.pytest_plugin"]
