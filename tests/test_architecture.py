@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     "strategies": {"errors", "validation"},
     "measure": {"environment_variables", "extras", "params", "records"},
     "checkpoints": {"records", "whole_tensors"},
-    "parity": {"errors", "installed", "integers", "params", "records", "checkpoints", "whole_tensors"},
+    "parity": {"errors", "installed", "integers", "params", "printable", "records", "checkpoints", "whole_tensors"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
         "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",
