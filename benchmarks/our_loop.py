@@ -7,7 +7,8 @@ import torch
 from pairs import Lane
 from torch import Tensor
 
-from trainparity.data.prepared import Manifest, Prepared
+from trainparity.data.manifest import Manifest
+from trainparity.data.prepared import Prepared
 from trainparity.params import Configuration, Optimizer, Train
 from trainparity.strategies import Execution
 from trainparity.training.loop import Trainer

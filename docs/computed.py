@@ -1,12 +1,13 @@
-"""Write what the pages say of causes from the registry, and of studies from their results: `make docs` does.
+"""Write what the pages say of causes and candidates from the registries, and of studies from their results.
 
-A test fails where they differ.
+`make docs` does, and a test fails where they differ.
 """
 
 import re
 from pathlib import Path
 from typing import get_args
 
+from trainparity.checking.candidates import CANDIDATES
 from trainparity.parity.causes import IDENTIFIERS, RULES
 from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import Link
@@ -18,6 +19,7 @@ RESULTS = FOLDER.parent / "benchmarks/results/studies"
 def pages() -> dict[Path, str]:
     """Return the text that each page should have, by its file; prose and loops stay as they are."""
     found = {FOLDER / "verdict.md": _verdict, FOLDER / "causes/index.md": _index, FOLDER / "studies.md": _studies}
+    found[FOLDER / "configurations/index.md"] = _candidates
     found |= {FOLDER / f"causes/{cause}.md": _page for cause in IDENTIFIERS}
     return {path: write(path.read_text(encoding="utf-8"), path.stem) for path, write in found.items()}
 
@@ -39,6 +41,16 @@ def _index(text: str, _: str) -> str:
         causes = dict.fromkeys(rule.cause for rule in RULES if rule.link == link)
         rows += f"| {link} | {', '.join(f'[`{cause}`]({cause}.md)' for cause in causes)} |\n" if causes else ""
     return _replaced(r"(?<=^\| link \| causes \|\n\|---\|---\|\n)(\| [a-z]+ \|.*\n)*", rows, text)
+
+
+def _candidates(text: str, _: str) -> str:
+    rows = ""
+    for word, (settings, counted) in CANDIDATES.items():
+        stands_for = ", ".join(f"{key}: {value}" for key, value in settings.items()) or "strategy: single"
+        rows += f"| `{word}` | `{stands_for}` | {f'`{counted}`' if counted else '–'} |\n"
+    return _replaced(
+        r"(?<=^\| word \| stands for \| a number after a colon \|\n\|---\|---\|---\|\n)(\| .*\n)*", rows, text
+    )
 
 
 def _verdict(text: str, _: str) -> str:

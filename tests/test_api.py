@@ -1,6 +1,7 @@
 """The public API: names, laziness, and the same answers as the command line's."""
 
 import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -60,6 +61,25 @@ def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
 def test_a_mistake_in_a_check_is_said() -> None:
     with pytest.raises(UserError, match="can't be imported"):
         trainparity.check("nowhere:Model", ["ddp:2"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch": 4096}, "--batch: 4096, but there are 1797 samples to train on; allowed: at most 1797"),
+        ({"batch": 0}, "--batch: 0: input should be greater than or equal to 1"),
+        (
+            {"against": ["gradaccum:3", "gradaccum:31"], "batch": 32},
+            "--batch: 32 can't be divided into world_size 1 x accumulation_steps 3 = 3 equal micro-batches "
+            "(--against gradaccum:3); allowed: a multiple of 3",
+        ),
+        ({"options": {"depth": 2}}, "--options: depth: unknown key: 'depth' is not one of hidden, "),
+        ({"optimizer": "{name: adam, lr: -1.0}"}, "--optimizer: lr: -1.0: input should be greater than 0"),
+    ],
+)
+def test_a_mistake_in_a_check_is_named_by_what_was_typed(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        trainparity.check("tests.support.mlp:Mlp", **{"against": "gradaccum:2"} | settings)
 
 
 class Elsewhere:

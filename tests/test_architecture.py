@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     "strategies": {"errors", "validation"},
     "measure": {"environment_variables", "extras", "params", "records"},
     "checkpoints": {"records", "whole_tensors"},
-    "parity": {"errors", "installed", "integers", "params", "records", "checkpoints", "whole_tensors"},
+    "parity": {"errors", "installed", "integers", "params", "printable", "records", "checkpoints", "whole_tensors"},
     "training": {
         "validation", "params", "records", "environment", "data", "workloads", "strategies", "measure", "checkpoints",
         "errors", "integers", "lingering", "observed", "ownership", "placement", "stopping",
@@ -81,7 +81,7 @@ BELOW: dict[str, set[str]] = {
     "lightning": {"attach", "extras", "parity"},
     "transformers": {"extras", "parity"},
     "accelerate": {"extras", "parity"},
-    "testing": {"parity", "records", "scratch"},
+    "testing": {"integers", "parity", "records", "scratch"},
     "pytest_plugin": {"testing", "records"},
     "exporting": {"errors", "records", "report"},
     "schemas": {"params", "claims", "strategies"},
@@ -93,7 +93,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {
         "extras", "validation", "params", "records", "environment", "workloads", "launch", "parity", "controls",
         "report", "errors", "exits", "lingering", "parentage", "running", "pipeline", "starter", "api", "placement",
-        "scratch", "exporting", "printable", "hiding", "stopping",
+        "scratch", "exporting", "ownership", "printable", "hiding", "stopping",
     },
 }  # fmt: skip
 

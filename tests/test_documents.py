@@ -78,6 +78,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize("index", ["README.md", "docs/index.md"])
+def test_every_page_is_in_the_readme_and_in_the_index(index: str) -> None:
+    path = ROOT / index
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+    pages = {*(ROOT / "docs").glob("*.md")} - {ROOT / "docs/index.md"}
+    assert pages <= {(path.parent / link).resolve() for link in linked}
+
+
+def test_an_installation_brings_as_many_packages_everywhere_as_were_counted() -> None:
+    [counted] = re.findall(r"^\| trainparity \| (\d+) \|", DOCUMENTS, re.MULTILINE)
+    for page in ("README.md", "docs/quickstart.md"):
+        assert re.findall(r"(\w+)(?: small)? packages", (ROOT / page).read_text(encoding="utf-8")) == [counted], page
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 135
 

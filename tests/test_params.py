@@ -1,6 +1,7 @@
 import copy
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,19 @@ def test_the_default_has_the_eight_configurations_each_compared_with_the_referen
         (lambda c: c["dataset"].pop("name"), r"^params.yaml: dataset.name: missing"),
         (
             lambda c: c["configs"].update(DDP={}),
-            r"^params.yaml: configs.DDP: 'DDP': string should match pattern",
+            r"^params.yaml: configs.DDP: 'DDP' is no name; allowed: words of lower-case letters .*$",
+        ),
+        (
+            lambda c: c["configs"].update({"d" * 101: {}}),
+            r"^params.yaml: configs.d+: 'd+' is no name; allowed: words .*, of 100 characters at most$",
+        ),
+        (
+            lambda c: c.update(configs={}, pairs={}, parallel=None),
+            r"^params.yaml: configs: empty; allowed: at least 1$",
+        ),
+        (
+            lambda c: c.update(dataset={"name": "fake", "shape": [1] * 9, "size": 3}),
+            r"^params.yaml: dataset.shape: .*; allowed: at most 8$",
         ),
         (
             lambda c: c["configs"]["ddp"].update(strategy="dpd"),
@@ -233,7 +246,7 @@ LAUGHS += "".join(f"a{n}: &a{n} {{0}}{', '.join([f'*a{n - 1}'] * 10)}{{1}}\n" fo
         ("1: 2", "p.yaml: the key 1 is no text in YAML: put it into quotes"),
         (r'"\e[2J": 1', r"p.yaml: \x1b[2J: unknown key"),
         ("\n".join(f"key-{number}: 1" for number in range(999)), "p.yaml: and "),
-        (f"configs: {{{'x' * 101}: {{}}}}", "string should have at most 100 characters"),
+        (f"configs: {{{'x' * 101}: {{}}}}", "is no name; allowed: words of"),
         ("- 1", "p.yaml: must be a mapping with the keys scale, scales, parallel"),
         (None, "p.yaml: no such file"),
     ],
@@ -357,6 +370,26 @@ def test_a_reference_lays_its_settings_over_the_training_of_all_that_is_compared
 
 
 @pytest.mark.parametrize(
+    ("changes", "num_samples", "says"),
+    [
+        ({}, 64, None),
+        ({"holdout": 1}, 64, "train.global_batch_size: 64, but there are 63 samples to train on, and 1 held out"),
+        ({"holdout": 64}, 64, "train.holdout: 64 of 64 samples leaves none to train on; allowed: less"),
+        ({}, 100, "references.wide.train.global_batch_size: 128, but there are 100 samples"),
+    ],
+)
+def test_settings_that_ask_for_more_samples_than_there_are_are_named(
+    changes: dict[str, Any], num_samples: int, says: str | None
+) -> None:
+    content = copy.deepcopy(CONTENT)
+    content["train"] |= changes
+    if num_samples == 100:
+        content["references"] = {"wide": {"train": {"global_batch_size": 128}}}
+    with nullcontext() if says is None else pytest.raises(ParamsError, match=f"^p: {re.escape(says)}"):
+        parse(content, Path("p")).check_samples(num_samples, Path("p"))
+
+
+@pytest.mark.parametrize(
     ("reference", "expected"),
     [
         (
@@ -424,3 +457,12 @@ def test_a_configuration_takes_its_references_precision() -> None:
 )
 def test_an_activation_budget_decides_alone(settings: dict[str, object], expected: str) -> None:
     assert re.search(expected, message(lambda c: c["configs"].update(cpu={"activation_budget_mib": 64} | settings)))
+
+
+class Nothing(Section):
+    """The options of a workload that has none."""
+
+
+def test_a_key_where_none_is_known_is_no_list_that_ends_at_once() -> None:
+    with pytest.raises(ParamsError, match=r"^p: workload\.options\.wdth: unknown key: 'wdth'; allowed: none$"):
+        validate(Nothing, {"wdth": 3}, Path("p"), ("workload", "options"))

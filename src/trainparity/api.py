@@ -89,27 +89,27 @@ def check(
     """
     from trainparity.checking.run import Checker
     from trainparity.checking.run import check as judge
-    from trainparity.checking.settings import assemble, candidates
+    from trainparity.checking.settings import as_typed, assemble, candidates
     from trainparity.environment import detect
 
     against = [against] if isinstance(against, str) else list(against)
     chosen = candidates(against)
-    params = assemble(
-        _named(workload),
-        chosen,
-        options=options,
-        dataset=dataset,
-        train={
-            "max_steps": steps,
-            "global_batch_size": batch,
-            "optimizer": optimizer,
-            "clip_norm": clip_norm,
-        },
-        parity={"window": window, "margin": margin},
-        accelerator=accelerator,
-        seeds=seeds,
-    )
-    with scratch() as place:
+    with as_typed(against), scratch() as place:
+        params = assemble(
+            _named(workload),
+            chosen,
+            options=options,
+            dataset=dataset,
+            train={
+                "max_steps": steps,
+                "global_batch_size": batch,
+                "optimizer": optimizer,
+                "clip_norm": clip_norm,
+            },
+            parity={"window": window, "margin": margin},
+            accelerator=accelerator,
+            seeds=seeds,
+        )
         checker = Checker(params, Path(keep) if keep else place, detect(), progress)
         with owned(checker.runs, progress):  # two checks in one folder would replace each other's references
             return judge(checker, against, float64=float64, bisected=bisect)

@@ -12,6 +12,11 @@ def printable(text: str) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in text)
 
 
+def one_line(text: str) -> str:
+    """Return a printable text in which line ends and tabs are shown as U+FFFD too: a name within a line."""
+    return re.sub(r"[\n\t]", "\N{REPLACEMENT CHARACTER}", printable(text))
+
+
 def without_password(text: str) -> str:
     """Return a text in which the passwords of addresses are `...`; of https a user's name alone may be a token."""
     return _IN_ADDRESS.sub(r"\1...@", text)

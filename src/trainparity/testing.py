@@ -1,10 +1,12 @@
 """Parity as a test: two functions that train, or two recorded runs, must be the same training."""
 
+import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from trainparity.integers import integer
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.record import record
 from trainparity.parity.recorder import Recorder
@@ -21,10 +23,18 @@ Training = Callable[[Record], object] | str | Path
 class NotSameTraining(AssertionError):
     """Two trainings differ, or it cannot be said; `verdict` says which, where and why."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        lines = [f"{verdict.left} / {verdict.right}: {verdict.verdict}: {verdict.reason}"]
+    def __init__(self, verdict: Verdict, again: str = "") -> None:
+        """Say what is wrong, in the first line what and why: a summary of many tests shows the start of that alone.
+
+        Args:
+            verdict: What was found.
+            again: The command that says it again, if the runs are kept.
+        """
+        lines = [f"{verdict.verdict}: {verdict.reason}"]
         if verdict.cause:
-            lines += [f"cause: {verdict.cause}: {verdict.explanation}", f"to change: {verdict.advice}"]
+            lines = [f"{verdict.verdict}: {verdict.cause}: {verdict.explanation}", f"to change: {verdict.advice}"]
+            lines += [verdict.reason] if verdict.reason and verdict.reason != verdict.explanation else []
+        lines += [f"to see it again: {again}"] if again else []
         super().__init__("\n".join(lines))
         self.verdict = verdict
 
@@ -53,19 +63,28 @@ def assert_same_training(
 
     Raises:
         NotSameTraining: the verdict is another one.
-        ValueError: a function did not call `record`.
+        TypeError: `twins` is no integer.
+        ValueError: a function did not call `record` once, or a number is out of range.
     """
+    twins = integer("twins", twins, 0)
     with ExitStack() as stack:
         place = Path(folder) if folder else stack.enter_context(scratch())
         left, right = _recorded(reference, place / "reference"), _recorded(other, place / "other")
-        verdict = compare_folders(left, right, margin=margin)
+        names = _name(reference, "reference"), _name(other, "other")
+        verdict = compare_folders(left, right, margin=margin, names=names)
         if verdict.verdict != "bitwise" and callable(reference):
             for twin in range(1, twins + 1):
                 _recorded(reference, left, twin)
-            verdict = compare_folders(left, right, margin=margin)
+            verdict = compare_folders(left, right, margin=margin, names=names)
     if verdict.exit_code:
-        raise NotSameTraining(verdict)
+        kept = folder or not (callable(reference) or callable(other))
+        raise NotSameTraining(verdict, shlex.join(["trainparity", "compare", str(left), str(right)]) if kept else "")
     return verdict
+
+
+def _name(training: Training, role: str) -> str:
+    """Return what a verdict calls a run: its folder only where the caller has named it."""
+    return role if callable(training) else str(training)
 
 
 def _recorded(training: Training, folder: Path, twin: int = 0) -> Path:

@@ -120,6 +120,8 @@ def validate(model: type[SectionT], content: Any, path: Path, prefix: Sequence[s
 
 def not_one_of(value: object, allowed: Sequence[str]) -> str:
     """Say that a value is not allowed, which ones are, and which one was probably meant."""
+    if not allowed:
+        return f"{value!r}; allowed: none"
     hint = f"; did you mean {close[0]}?" if (close := _by_likeness(str(value), allowed)) else ""
     return f"{value!r} is not one of {', '.join(allowed)}{hint}"
 
@@ -173,6 +175,10 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
             text = "missing; it has no default"
         case "mistake":
             text = context["text"]
+        case "too_short" | "too_long":
+            short = mistake["type"] == "too_short"
+            number = f"at least {context['min_length']}" if short else f"at most {context['max_length']}"
+            text = f"{_SHORT.repr(value) if value else 'empty'}; allowed: {number}"
         case "string_type" | "invalid_key" if is_key or mistake["type"] == "invalid_key":
             del keys[-1]
             text = f"the key {_SHORT.repr(value)}{_WRITTEN.get(repr(value), '')} is no text in YAML: put it into quotes"

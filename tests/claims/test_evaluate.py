@@ -11,7 +11,7 @@ from trainparity.claims import schema
 from trainparity.claims.evaluate import evaluate
 from trainparity.claims.study import Study
 from trainparity.data import datasets
-from trainparity.data.prepared import Manifest
+from trainparity.data.manifest import Manifest
 from trainparity.params import Digits, parse
 from trainparity.records import layout
 from trainparity.records.claims import ClaimResult

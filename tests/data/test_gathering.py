@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainparity.data.loader import micro_batches
-from trainparity.data.prepared import Manifest, Prepared
+from trainparity.data.manifest import Manifest
+from trainparity.data.prepared import Prepared
 from trainparity.params import Loader
 
 SAMPLES = 97

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -42,14 +43,34 @@ def test_what_is_equal_in_every_bit_needs_no_twins(tmp_path: Path) -> None:
 
 
 def test_another_training_fails_and_says_why() -> None:
-    with pytest.raises(NotSameTraining, match=r"different: (.|\n)*cause: learning-rate: (.|\n)*to change: ") as failed:
+    with pytest.raises(NotSameTraining) as failed:
         assert_same_training(train, lambda record: train(record, lr=0.2))
     assert failed.value.verdict.cause == "learning-rate"
+    first, advice, where = str(failed.value).splitlines()
+    assert first == "different: learning-rate: the learning rate of other is 2 times that of reference"
+    assert advice.startswith("to change: ") and where.startswith("beyond 16 x the noise floor from step 0 on")
+
+
+def test_runs_that_are_kept_are_told_last_and_folders_by_their_names(tmp_path: Path) -> None:
+    with pytest.raises(NotSameTraining) as failed:
+        assert_same_training(train, lambda record: train(record, lr=0.2), folder=tmp_path)
+    again = f"to see it again: trainparity compare {tmp_path}/reference {tmp_path}/other"
+    assert str(failed.value).splitlines()[-1] == again
+    left, right = tmp_path / "reference", tmp_path / "none"
+    with pytest.raises(NotSameTraining, match=r"^cannot judge: ") as failed:
+        assert_same_training(left, right)
+    assert (failed.value.verdict.left, failed.value.verdict.right) == (str(left), str(right))
 
 
 def test_a_function_that_records_nothing_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="called record never; call it once"):
         assert_same_training(train, lambda record: None)
+
+
+@pytest.mark.parametrize("twins", [-1, 1.5, True])
+def test_a_number_of_twins_that_measures_nothing_is_a_mistake(twins: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^twins is {twins}; it must be "):
+        assert_same_training(train, train, twins=twins)
 
 
 PLUGIN = ["-p", "trainparity.pytest_plugin"]

@@ -177,3 +177,12 @@ def test_a_want_of_memory_is_told_with_its_remedy(tmp_path: Path) -> None:
 
 def test_a_result_that_no_rank_here_can_explain_is_said(tmp_path: Path) -> None:
     assert reason(tmp_path, {}, (), Machine()) == "no rank of this machine failed, but no rank wrote a result"
+
+
+def test_of_a_mistake_without_a_traceback_nothing_more_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "`loss` of Mine returned None; allowed: a scalar"
+    Failure(rank=0, time=1.0, message=said, traceback="").write(tmp_path / "failure-0.json")
+    assert blamed(tmp_path, {0: 1}) == f"rank 0: {said}"
+    assert capsys.readouterr().err == ""

@@ -131,3 +131,16 @@ def test_what_ended_a_training_is_said_beside_its_steps(tmp_path: Path) -> None:
     found = compare_folders(tmp_path / "whole", tmp_path / "short", names=("A", "B"))
     assert found.verdict == "cannot judge"
     assert str(found.reason).endswith("; B: the training ended with LookupError"), found.reason
+
+
+def test_a_folder_of_any_name_is_called_by_one_line(tmp_path: Path) -> None:
+    for name in ("a\nb", "c\td"):
+        trace().save(tmp_path / name)
+    for found in (
+        compare_folders(*map(tmp_path.joinpath, ("a\nb", "c\td"))),
+        compare_in_detail(tmp_path / "a\nb", tmp_path / "c\td")[0],
+    ):
+        assert (found.left, found.right) == (
+            f"{tmp_path}/a\ufffdb",
+            f"{tmp_path}/c\ufffdd",
+        ) and found.verdict == "bitwise"

@@ -1,4 +1,4 @@
-"""What `prepare` refuses before it reads anything."""
+"""What `prepare` refuses."""
 
 from pathlib import Path
 
@@ -16,3 +16,10 @@ def test_a_file_of_ones_own_data_that_is_not_there_is_named(tmp_path: Path, monk
     settings = params.parse(content, Path("params.yaml"))
     with pytest.raises(ParamsError, match=r"^params\.yaml: dataset\.files: measurements\.csv: no such file or folder$"):
         prepare(settings, Path("data/prepared"), Path("downloads"))
+
+
+def test_a_batch_of_more_samples_than_there_are_is_named_before_anything_trains(tmp_path: Path) -> None:
+    settings = params.parse(CONTENT | {"dataset": {"name": "digits", "limit": 50}}, Path("params.yaml"))
+    said = r"^p\.yaml: train\.global_batch_size: 64, but there are 50 samples to train on; allowed: at most 50$"
+    with pytest.raises(ParamsError, match=said):
+        prepare(settings, tmp_path / "prepared", tmp_path / "downloads", Path("p.yaml"))

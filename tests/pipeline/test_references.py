@@ -112,3 +112,15 @@ def test_a_damaged_one_is_trained_again(first: dict[str, int]) -> None:
         again = trained(CONTENT)
         assert again["fp32"] > first["fp32"] and again["fp64"] == first["fp64"]
         first = again
+
+
+def test_a_batch_that_grew_beyond_the_data_is_refused_before_anything_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dataset is not prepared again for another batch."""
+    monkeypatch.chdir(tmp_path)
+    datasets.prepare(params.Digits(name="digits", limit=32), DATA, Path("downloads"))
+    settings = params.parse(changed(train=CONTENT["train"] | {"global_batch_size": 40}), Path("params.yaml"))
+    with pytest.raises(validation.ParamsError, match=r"^params\.yaml: train\.global_batch_size: 40, but there are 32"):
+        train_references(settings, detect(), runs=RUNS, data=DATA)
+    assert not RUNS.exists()

@@ -1,5 +1,6 @@
 """`trainparity init`: what it writes, and what it leaves alone."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import psutil
 import pytest
 import yaml
 
-from trainparity import starter
-from trainparity.cli.pipeline import order, reproduce, run_stages, train_one
+from trainparity import params, starter
+from trainparity.cli.pipeline import order, reproduce, run_stages, train_one, unjudged
 from trainparity.errors import UserError
 from trainparity.exits import shell_code
+from trainparity.launch.execution import status_of
+from trainparity.ownership import owned
+from trainparity.records import layout
+from trainparity.records.run import Status
 
 ROOT = Path(__file__).parents[2]
 FILES = {"params.yaml", "params.schema.json", "dvc.yaml", "workload.py", ".gitignore"}
@@ -91,8 +96,8 @@ def test_without_dvc_the_same_stages_run_in_the_same_order() -> None:
 
 def test_without_dvc_a_stage_that_fails_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     starter.write(tmp_path, dvc=False, force=False)
-    params = tmp_path / "params.yaml"
-    params.write_text(params.read_text().replace("workload:Classifier", "workload:Clasifier"))
+    settings = tmp_path / "params.yaml"
+    settings.write_text(settings.read_text().replace("workload:Classifier", "workload:Clasifier"))
     monkeypatch.chdir(tmp_path)
     assert run_stages(order(["ddp"])) == 2
     assert not (tmp_path / "runs").exists()
@@ -123,8 +128,8 @@ def test_a_stage_that_is_stopped_has_the_time_for_its_checkpoint(
     starter.write(tmp_path, dvc=dvc, force=False)
     if dvc:
         subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=tmp_path, check=True)
-    params, workload = tmp_path / "params.yaml", tmp_path / "workload.py"
-    params.write_text(params.read_text().replace("checkpoint_every: 20", "checkpoint_every: 1000"))
+    settings, workload = tmp_path / "params.yaml", tmp_path / "workload.py"
+    settings.write_text(settings.read_text().replace("checkpoint_every: 20", "checkpoint_every: 1000"))
     slow = (
         "import pathlib, time\n        if torch.are_deterministic_algorithms_enabled():  # it trains with the trace\n"
         "            time.sleep(0.3)\n            pathlib.Path('began').touch()\n        logits ="
@@ -156,3 +161,57 @@ def test_one_run_is_made_without_dvc_too(
     (tmp_path / "workload.py").unlink()
     assert train_one("ddp", again=True) == 2
     assert "workload" in capfd.readouterr().err and not (tmp_path / ".dvc").exists()
+
+
+@pytest.mark.parametrize("dvc", [False, True])
+def test_a_second_repro_waits_for_the_first_and_says_so(tmp_path: Path, dvc: bool) -> None:
+    starter.write(tmp_path, dvc=dvc, force=False)
+    with owned(tmp_path / ".trainparity/pipeline"):
+        second = subprocess.Popen(
+            [sys.executable, "-m", "trainparity.cli", "repro"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        assert second.stdout
+        assert second.stdout.readline().startswith(f".trainparity/pipeline: waiting for process {os.getpid()} on ")
+        second.kill()
+        second.communicate()
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> params.Params:
+    """The settings of a project in the working directory, whose reference has failed."""
+    starter.write(tmp_path, dvc=False, force=False)
+    monkeypatch.chdir(tmp_path)
+    settings = params.load(Path("params.yaml"))
+    configuration = settings.reference_configuration("fp32")
+    facts = {"status": "failed", "reason": "rank 0: ValueError: no"}
+    status_of("reference-fp32", configuration, **facts).write(layout.status(Path("runs"), "reference-fp32"))
+    return settings
+
+
+def test_a_reference_that_failed_is_no_success(failed: params.Params, capsys: pytest.CaptureFixture[str]) -> None:
+    assert unjudged(failed, ()) == unjudged(failed, ["compare"]) == 2
+    assert capsys.readouterr().err.startswith("reference-fp32 failed: rank 0: ValueError: no; nothing could be judged")
+    assert unjudged(failed, ["prepare"]) == 0
+    for status in ("trained", "skipped"):
+        path = layout.status(Path("runs"), "reference-fp32")
+        Status.read(path).model_copy(update={"status": status}).write(path)
+        assert unjudged(failed, ()) == 0
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_repro_whose_reference_fails_writes_the_report_and_ends_with_2(tmp_path: Path) -> None:
+    starter.write(tmp_path, dvc=False, force=False)
+    settings, workload = tmp_path / "params.yaml", tmp_path / "workload.py"
+    settings.write_text(
+        settings.read_text().partition("configs:")[0] + "configs: {ddp: {strategy: ddp, world_size: 2}}\n"
+    )
+    workload.write_text(
+        workload.read_text().replace("        logits =", "        raise ValueError('no')\n        logits =")
+    )
+    command = [sys.executable, "-m", "trainparity.cli", "repro"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done
+    assert done.stderr.splitlines()[-1].startswith("reference-fp32 failed: rank 0: ValueError: no (workload.py:")
+    assert (tmp_path / "reports/summary.json").exists() and (tmp_path / "runs/state/ddp/status.json").exists()

@@ -9,8 +9,10 @@ import pytest
 from torch._inductor.exc import CppCompileError, InductorError
 
 from tests.support import warm
-from trainparity.training.failure import is_for_want_of_room, sentence
-from trainparity.training.spec import CRASH
+from tests.support.runs import spec
+from trainparity.training.failure import is_for_want_of_room, report, sentence
+from trainparity.training.spec import CRASH, Failure
+from trainparity.workloads.checked import WorkloadError
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -23,6 +25,19 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
 def compiling(output: str) -> BaseException:
     """Return what torch.compile raises where the compiler of C++ wrote this; no other error is in the chain."""
     return raised(InductorError(CppCompileError(["g++", "header.hpp"], output), None))
+
+
+@pytest.mark.parametrize(("error", "traced"), [(WorkloadError("`loss` of Mine"), False), (ValueError("no"), True)])
+def test_a_mistake_that_its_message_names_leaves_no_traceback_of_ours(
+    error: Exception, traced: bool, tmp_path: Path
+) -> None:
+    of = spec(tmp_path, tmp_path / "data", "a")
+    of.work.mkdir(parents=True)
+    try:
+        raise error
+    except Exception as found:
+        report(of, 0, sentence(found))
+    assert ("Traceback" in Failure.read(of.work / "failure-0.json").traceback) is traced
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -1,6 +1,8 @@
 """The params of a check: what params.yaml would say, from the command line."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,33 @@ from trainparity.validation import ParamsError, parse_yaml
 
 _HERE = Path("check")
 """Named in errors in place of params.yaml."""
+
+_OPTIONS = {
+    "accelerator": "--accelerator",
+    "curves.seeds": "--seeds",
+    "parity.margin": "--margin",
+    "parity.window": "--window",
+    "train.clip_norm": "--clip-norm",
+    "train.global_batch_size": "--batch",
+    "train.max_steps": "--steps",
+    "train.optimizer": "--optimizer",
+    "workload.options": "--options",
+}
+"""Keys of params.yaml, and the options that set them here."""
+
+
+@contextmanager
+def as_typed(against: Sequence[str]) -> Iterator[None]:
+    """Have mistakes in the settings of a check named by its options and candidates: nobody wrote a params.yaml."""
+    try:
+        yield
+    except ParamsError as error:
+        text = str(error)
+        for key, option in _OPTIONS.items():
+            text = re.sub(rf"(?m)^{_HERE}: {re.escape(key)}(?:\.|: )", f"{option}: ", text)
+        for candidate in against:
+            text = re.sub(rf"\bconfigs\.{name(candidate)}(?![\w-])", f"--against {candidate}", text)
+        raise ParamsError(text) from None
 
 
 def candidates(texts: Sequence[str]) -> dict[str, Configuration]:

@@ -10,7 +10,7 @@ from trainparity import params as parameters
 from trainparity import workloads
 from trainparity.claims.schema import Needs
 from trainparity.claims.weights import final_weights
-from trainparity.data.prepared import Manifest
+from trainparity.data.manifest import Manifest
 from trainparity.data.store import load as load_data
 from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parity.recording.trace import Trace
@@ -126,7 +126,7 @@ class Study:
     @property
     def manifest(self) -> Manifest:
         """What was trained on."""
-        return Manifest.read(self.root / "data" / "prepared" / "manifest.json")
+        return Manifest.of(self.root / "data" / "prepared")
 
     def steps_per_epoch(self, run: str) -> int:
         """Return the optimizer steps that visit every sample once."""

@@ -12,19 +12,28 @@ from types import FrameType
 
 from trainparity import extras, hiding, starter
 from trainparity.errors import UserError
-from trainparity.exits import DEFECT, shell_code
+from trainparity.exits import DEFECT, say, shell_code
 from trainparity.launch.supervision import GRACE_S
 from trainparity.launch.warm import warm_workers
-from trainparity.params import REFERENCE, reference_name
+from trainparity.ownership import owned
+from trainparity.params import REFERENCE, Params, reference_name
 from trainparity.parentage import FOLLOWS
 from trainparity.pipeline.repair import repair
 from trainparity.pipeline.schedule import WHOLE
+from trainparity.records import layout
+from trainparity.records.run import Status
 from trainparity.running.command import Command, Runner
 from trainparity.stopping import stops_handled
 from trainparity.validation import read_yaml
 
 _FIRST = [["validate"], ["probe"], ["prepare"], ["reference"]]
 """Stages that every run needs."""
+
+_BEFORE_REFERENCES = {"validate", "probe", "prepare"}
+"""Stages that nothing is judged by."""
+
+_PIPELINE = Path(".trainparity/pipeline")
+"""Owned by the command that runs the stages of this folder; others wait."""
 
 _INTERRUPTED = 252
 """DVC's exit code after SIGINT."""
@@ -46,10 +55,11 @@ def reproduce(*arguments: str) -> int:
     require_stages()
     if (settings := Path(starter.PARAMS)).exists():
         read_yaml(settings)  # DVC reads it too, and says less of what is wrong
-    if mended := repair(Path.cwd()):
-        print(mended, flush=True)
-    with warm_workers():
-        return _follow(arguments)
+    with owned(_PIPELINE):  # a second DVC would end with an error, and advise to remove the first one's record
+        if mended := repair(Path.cwd()):
+            print(mended, flush=True)
+        with warm_workers():
+            return _follow(arguments)
 
 
 def _follow(arguments: Sequence[str]) -> int:
@@ -111,6 +121,22 @@ def _exit_code(of_dvc: int) -> int:
     return 2 if of_dvc > 0 else shell_code(of_dvc)
 
 
+def unjudged(params: Params, stages: Sequence[str]) -> int:
+    """Say which references failed, so that nothing could be judged by them; return the exit code, 2 where one did.
+
+    Args:
+        params: The settings that were run.
+        stages: Those that were asked for; none: all.
+    """
+    if stages and _BEFORE_REFERENCES.issuperset(stages):
+        return 0
+    paths = [layout.status(Path("runs"), reference_name(name)) for name in params.references]
+    failed = [found for path in paths if path.exists() and (found := Status.read(path)).status == "failed"]
+    for found in failed:
+        say(f"{found.ending}; nothing could be judged by it: mend that, then `trainparity train {found.run}`")
+    return 2 if failed else 0
+
+
 def train_one(run: str, *, again: bool) -> int:
     """Make a run by its name, through DVC where there is a dvc.yaml; `again` also where its result is there."""
     reference = run.startswith(reference_name(""))
@@ -131,7 +157,7 @@ def run_stages(stages: Sequence[Sequence[str]], *, whole: bool = False) -> int:
     """
     environment = {FOLLOWS: str(os.getpid())} | ({WHOLE: "1"} if whole else {})
     # The runner gives a stage that is stopped the time for its checkpoint.
-    with warm_workers(), Runner(several=False) as runner:
+    with owned(_PIPELINE), warm_workers(), Runner(several=False) as runner:
         for stage in stages:
             code = runner.run(Command.of([sys.executable, "-m", "trainparity.stages", *stage]), environment)
             if code:

@@ -11,7 +11,7 @@ import typer
 from trainparity import extras, starter
 from trainparity import params as parameters
 from trainparity.cli.app import command
-from trainparity.cli.pipeline import order, reproduce, run_stages
+from trainparity.cli.pipeline import order, reproduce, run_stages, unjudged
 from trainparity.errors import UserError
 from trainparity.pipeline.repair import dvc_root
 
@@ -52,16 +52,23 @@ def repro(
         typer.Argument(help="Of dvc.yaml, each with all that it needs; default: all stages.", metavar="[STAGE]..."),
     ] = None,
 ) -> int:
-    """Run the pipeline of this folder: through DVC where there is a dvc.yaml, else every stage in its order."""
+    """Run the pipeline of this folder: through DVC where there is a dvc.yaml, else every stage in its order.
+
+    Exit code 2 where a stage could not do its work, or a reference failed, so that nothing was judged by it; else 0,
+    whatever the verdicts: a configuration that fails is a result.
+    """
     if not stages:
         extras.require("jinja2")  # which the last stage needs: better said before anything trains
+    chosen = stages or []
     if Path(starter.PIPELINE).exists():
-        return reproduce(*(stages or []))
+        code = reproduce(*chosen)
+        return code or unjudged(parameters.load(Path(starter.PARAMS)), chosen)
     if stages:
         raise UserError(
             f"there is no {starter.PIPELINE} in {Path.cwd()}: without it `trainparity repro` takes no stage"
         )
-    return run_stages(order(list(parameters.load(Path(starter.PARAMS)).configs)), whole=True)
+    settings = parameters.load(Path(starter.PARAMS))
+    return run_stages(order(list(settings.configs)), whole=True) or unjudged(settings, ())
 
 
 @command

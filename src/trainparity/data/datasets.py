@@ -10,8 +10,9 @@ from torch import Tensor
 
 from trainparity.data.download import CIFAR10, MNIST, Source, fetch
 from trainparity.data.formats import read_cifar10, read_idx
+from trainparity.data.manifest import Manifest
 from trainparity.data.memory import check_fits
-from trainparity.data.prepared import Manifest, keep_first, resize
+from trainparity.data.prepared import keep_first, resize
 from trainparity.data.store import write
 from trainparity.params import Digits, Downloaded, Fake, ImageFolder, Photographs
 

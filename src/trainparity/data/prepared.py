@@ -1,46 +1,14 @@
-"""A prepared dataset: its tensors, and the manifest that says what they are and where they came from."""
+"""A prepared dataset: its tensors, with the manifest that says what they are."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from trainparity.records.base import Record
+from trainparity.data.manifest import Manifest
 
 Batch = dict[str, Tensor]
 """Tensors [B, ...] by name."""
-
-
-class TensorFacts(Record):
-    """Shape and number format of a prepared tensor."""
-
-    shape: list[int]
-    dtype: str
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Self:
-        """Return a tensor's facts."""
-        return cls(shape=list(tensor.shape), dtype=str(tensor.dtype).split(".")[1])
-
-
-class FileFacts(Record):
-    """What a prepared file must be to be trusted."""
-
-    sha256: str
-    bytes: int
-
-
-class Manifest(Record):
-    """What a prepared dataset holds and where it came from."""
-
-    dataset: str
-    samples: int
-    tensors: dict[str, TensorFacts]
-    files: dict[str, FileFacts]
-    source: str
-    """Where the data came from, in words."""
-    real: bool
-    """False for made-up data."""
 
 
 class Prepared:

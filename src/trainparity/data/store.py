@@ -7,8 +7,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
+from trainparity.data.manifest import NAME, FileFacts, Manifest, TensorFacts
 from trainparity.data.memory import fits
-from trainparity.data.prepared import FileFacts, Manifest, Prepared, TensorFacts
+from trainparity.data.prepared import Prepared
 from trainparity.data.streamed import Streamed
 from trainparity.records.base import RecordError
 from trainparity.records.files import replacing
@@ -31,7 +32,7 @@ def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str
             source=source,
             real=real,
         )
-        manifest.write(unfinished / "manifest.json")
+        manifest.write(unfinished / NAME)
     return manifest
 
 
@@ -47,7 +48,7 @@ def load(folder: Path, *, stream: bool | None = None) -> Prepared:
         DataError: a file is missing or damaged.
     """
     try:
-        manifest = Manifest.read(folder / "manifest.json")
+        manifest = Manifest.of(folder)
     except RecordError as error:
         raise DataError(f"{error}; {_REMEDY}") from None
     path, facts = folder / _FILE, manifest.files.get(_FILE)

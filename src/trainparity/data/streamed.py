@@ -7,7 +7,8 @@ from pathlib import Path
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainparity.data.prepared import Manifest, Prepared
+from trainparity.data.manifest import Manifest
+from trainparity.data.prepared import Prepared
 
 _LENGTH_BYTES = 8
 

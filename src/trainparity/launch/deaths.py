@@ -71,7 +71,7 @@ def reason(work: Path, codes: dict[int, int], ranks: Iterable[int], machine: Mac
     """
     reports = _reports(work)
     for report in reports.values() if not for_want_of_room(work, codes) else ():
-        print(report.traceback, file=sys.stderr)
+        print(report.traceback, end="\n" if report.traceback else "", file=sys.stderr)
     stuck = _Stuck(work)
     own = next((report for report in reports.values() if not _is_echo(report)), None)
     if own and own.time <= stuck.since:  # after it the others hang, or are ended by what watches over them

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
-from trainparity.data.prepared import Manifest
+from trainparity.data.manifest import Manifest
 from trainparity.environment import Environment
 from trainparity.launch.processes import run_one
 from trainparity.launch.runs import device_name
@@ -56,7 +56,7 @@ def measure_all(
         params.train_of(reference),
     )
     placement = place(configuration, params.accelerator, environment)
-    per_epoch = train.steps_per_epoch(Manifest.read(data / "manifest.json").samples)
+    per_epoch = train.steps_per_epoch(Manifest.of(data).samples)
     chosen, found = combinations(loading), []
     for mode, loader in chosen:
         if isinstance(placement, Unavailable):

@@ -2,7 +2,7 @@
 
 from typing import Any, get_args
 
-from trainparity.params.execution import Precision
+from trainparity.params.execution import Precision, is_name
 
 REFERENCE = "reference"
 """The name by which `pairs` calls the reference of a configuration."""
@@ -32,7 +32,7 @@ def complete(content: Any) -> Any:
         named = configuration.get("reference") if isinstance(configuration, dict) else None
         if isinstance(named, str) and named in _PRECISIONS:
             references.setdefault(named, {"precision": named})
-    own = {name: {"left": REFERENCE, "right": name} for name in configs if isinstance(name, str)}
+    own = {name: {"left": REFERENCE, "right": name} for name in configs if isinstance(name, str) and is_name(name)}
     return content | {"references": references, "configs": configs, "pairs": own | pairs}
 
 

@@ -1,5 +1,6 @@
 """One way to execute the training: an entry of `configs` or of `references`."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,7 +12,23 @@ Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16"]
 DeviceKind = Literal["cpu", "mps", "cuda"]
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
+_WORDS = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+_LONGEST_NAME = 100
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text may name a configuration, a reference or a pair."""
+    return len(text) <= _LONGEST_NAME and re.fullmatch(_WORDS, text) is not None
+
+
+def _named(text: str) -> str:
+    if not is_name(text):
+        allowed = f"words of lower-case letters and digits, joined by hyphens, of {_LONGEST_NAME} characters at most"
+        raise mistake(f"{text!r} is no name; allowed: {allowed}")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_named), Field(json_schema_extra={"maxLength": _LONGEST_NAME, "pattern": _WORDS})]
 """A configuration's or pair's name: lower-case words joined by hyphens, as it names folders and DVC stages."""
 
 

@@ -1,5 +1,6 @@
 """The whole of a params file, and the checks across its sections."""
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -10,7 +11,7 @@ from trainparity.params.execution import Configuration, Name, Precision, Referen
 from trainparity.params.overlay import laid_over
 from trainparity.params.study import Curves, Loading, Picture
 from trainparity.params.training import Parity, Timing, Train, Workload
-from trainparity.validation import Section, mistake, not_one_of
+from trainparity.validation import ParamsError, Section, mistake, not_one_of
 
 
 def reference_name(reference: str) -> str:
@@ -135,6 +136,18 @@ class Params(Section):
     def precision_of(self, run: str) -> Precision:
         """Return the precision of the reference of a configuration, or of the counterpart."""
         return self.reference_configuration(self.reference_of(run)).precision
+
+    def check_samples(self, num_samples: int, path: Path) -> None:
+        """Refuse a dataset that is too small for these settings; `path` names the params file.
+
+        Raises:
+            ParamsError: a reference and what is compared with it would have too few samples to train on.
+        """
+        for name, reference in self.references.items():
+            if misfit := self.train_of(name).misfit(num_samples):
+                key, text = misfit
+                section = f"references.{name}.train" if key in reference.train else "train"
+                raise ParamsError(f"{path}: {section}.{key}: {text}")
 
     def with_reference(self, name: str, *, workload: dict[str, Any] | None = None, train: dict[str, Any]) -> Self:
         """Return these settings with some of a reference's own changed."""

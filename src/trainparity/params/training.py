@@ -52,6 +52,16 @@ class Train(Section):
     checkpoint_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints, from which an interrupted run goes on."""
 
+    def misfit(self, num_samples: int) -> tuple[str, str] | None:
+        """Return the setting that a dataset of so many samples is too small for, and what is allowed; None: none is."""
+        if self.holdout >= num_samples:
+            return "holdout", f"{self.holdout} of {num_samples} samples leaves none to train on; allowed: less"
+        if self.global_batch_size > (trained := num_samples - self.holdout):
+            held = f", and {self.holdout} held out" if self.holdout else ""
+            what = f"{self.global_batch_size}, but there are {trained} samples to train on{held}"
+            return "global_batch_size", f"{what}; allowed: at most {trained}"
+        return None
+
     def steps_per_epoch(self, num_samples: int) -> int:
         """Return the optimizer steps that visit every sample of a dataset that is not held out."""
         return -(-(num_samples - self.holdout) // self.global_batch_size)

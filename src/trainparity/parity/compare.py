@@ -21,6 +21,7 @@ from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable,
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
 from trainparity.parity.wrapped_models import with_plain_names
+from trainparity.printable import one_line
 from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
 from trainparity.records.recorded import NAME, RunRecord
@@ -46,7 +47,7 @@ def compare_folders(
         ValueError: the margin is out of range.
     """
     check_margin(margin)
-    names = names or (str(left), str(right))
+    names = names or _names(left, right)
     found = {model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)}
     return _of_commands(_together(found), (left, right))
 
@@ -56,7 +57,7 @@ def compare_in_detail(
 ) -> tuple[Verdict, dict[str, Detail]]:
     """Return what `compare_folders` and `describe_folders` return, reading each trace once."""
     check_margin(margin)
-    names = str(left), str(right)
+    names = _names(left, right)
     verdicts: dict[str, Verdict] = {}
     details: dict[str, Detail] = {}
     for model, places in _models(left, right, twins):
@@ -80,6 +81,11 @@ def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dic
             if found := _load_pair(*places).described:
                 details[model] = found
     return details
+
+
+def _names(left: Path, right: Path) -> tuple[str, str]:
+    """Return what two folders are called in lines of text, whatever is in their names."""
+    return one_line(str(left)), one_line(str(right))
 
 
 def _together(found: Mapping[str, Verdict]) -> Verdict:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainparity import workloads
 from trainparity.data import datasets
-from trainparity.data.prepared import Manifest
+from trainparity.data.manifest import Manifest
 from trainparity.data.store import write as write_prepared
 from trainparity.params import Own, Params
 from trainparity.validation import ParamsError
@@ -15,8 +15,15 @@ def prepare(params: Params, out: Path, downloads: Path, path: Path = Path("param
 
     Raises:
         DataError: the data can't be fetched or read; `out` is as it was.
-        ParamsError: the dataset is `own` and the workload brings none, or a file that it is said to read is not there.
+        ParamsError: the dataset is `own` and the workload brings none, or a file that it is said to read is not there;
+            or there are fewer samples than the settings ask for, and `out` is written all the same.
     """
+    manifest = _prepare(params, out, downloads, path)
+    params.check_samples(manifest.samples, path)
+    return manifest
+
+
+def _prepare(params: Params, out: Path, downloads: Path, path: Path) -> Manifest:
     if not isinstance(params.dataset, Own):
         return datasets.prepare(params.dataset, out, downloads)
     for name in params.dataset.files:

@@ -3,8 +3,10 @@
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from trainparity.data.manifest import Manifest
 from trainparity.environment import Environment
 from trainparity.launch.runs import reference_that_is_there, run_reference
 from trainparity.params import COUNTERPART, Params, reference_name
@@ -45,7 +47,12 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
 
     A configuration's file in `runs/reference/needed` changes with its own reference alone, so that a new reference
     makes no configuration of another one train again.
+
+    Raises:
+        ParamsError: the settings ask for more samples than the dataset has.
     """
+    with suppress(RecordError):  # of a dataset that is damaged the ranks tell
+        params.check_samples(Manifest.of(data).samples, Path("params.yaml"))
     kept = _KEPT / runs if not runs.is_absolute() else runs / ".kept"
     there = {
         name: reference_that_is_there(params, environment, name, runs=kept, data=data) for name in params.references

@@ -4,12 +4,13 @@ import errno
 import faulthandler
 import os
 import re
+import sys
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainparity.errors import said
+from trainparity.errors import UserError, said
 from trainparity.measure.compilation import CACHES
 from trainparity.training.spec import CRASH, Failure, RunSpec
 
@@ -30,7 +31,8 @@ _STDERR = 2
 def report(spec: RunSpec, rank: int, message: str, *, no_room: bool = False) -> None:
     """Write why this rank dies; called while the exception is handled."""
     line = " ".join(message.split())[:2000]
-    failure = Failure(rank=rank, time=time.time(), message=line, traceback=traceback.format_exc(), no_room=no_room)
+    trace = "" if isinstance(sys.exception(), UserError) else traceback.format_exc()
+    failure = Failure(rank=rank, time=time.time(), message=line, traceback=trace, no_room=no_room)
     failure.write(spec.work / f"failure-{rank}.json")
 
 

@@ -52,10 +52,8 @@ class Trainer:
         self.workload, self.dataset, self.train = Checked(workload), dataset, train
         self.configuration, self.execution = configuration, execution
         self.precision: Precision = configuration.precision
-        if train.holdout >= len(dataset):
-            raise ParamsError(f"train.holdout: {train.holdout} of {len(dataset)} samples leaves none to train on")
-        if train.global_batch_size > (trained := len(dataset) - train.holdout):
-            raise ParamsError(f"train.global_batch_size: {train.global_batch_size} of {trained} samples to train on")
+        if misfit := train.misfit(len(dataset)):  # here of what is laid over the settings, as for a curve
+            raise ParamsError("train.{}: {}".format(*misfit))
         self.loader_failures: list[str] = []
         """Why worker processes failed; after that this process slices the batches."""
         self.sampler = Sampler(

@@ -95,6 +95,7 @@ class Failure(Record):
     message: str
     """The exception's type and text, in one line."""
     traceback: str
+    """Empty of a mistake that its message names: no code is to be looked into."""
     no_room: bool = False
     """Whether the machine refused to write a file; the exit code says so too, unless the launcher ended the rank."""
 
