@@ -89,7 +89,9 @@ def check(
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
-    keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the runs and their dataset in this folder.", file_okay=False)
+    ] = None,
 ) -> int:
     """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
     pages.require(html_path)

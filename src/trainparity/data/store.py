@@ -11,15 +11,21 @@ from trainparity.data.memory import fits
 from trainparity.data.prepared import FileFacts, Manifest, Prepared, TensorFacts
 from trainparity.data.streamed import Streamed
 from trainparity.records.base import RecordError
-from trainparity.records.files import replacing
+from trainparity.records.files import is_free, replacing
 from trainparity.records.tensors import save
 
-_FILE = "data.safetensors"
+_FILE, _MANIFEST = "data.safetensors", "manifest.json"
 _REMEDY = "make it again with `dvc repro -f -s prepare`"
+_MOVE = "move it away, or name another folder"
 
 
 def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str, real: bool) -> Manifest:
-    """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced."""
+    """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced.
+
+    Raises:
+        DataError: the folder is another one's, or holds something besides; it stays as it is.
+    """
+    _check_replaceable(folder)
     with replacing(folder) as unfinished:
         unfinished.mkdir()
         save(tensors, unfinished / _FILE)
@@ -31,8 +37,24 @@ def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str
             source=source,
             real=real,
         )
-        manifest.write(unfinished / "manifest.json")
+        manifest.write(unfinished / _MANIFEST)
     return manifest
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse a folder with anything that `write` has not put there: a project's own data have such names, too.
+
+    By names and not by contents: a damaged dataset, or that of another version, is to be made again.
+    """
+    if is_free(folder):
+        return
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if others := sorted(there - {_FILE, _MANIFEST}):
+        raise DataError(
+            f"{folder}: holds {others[0]}, which no prepared dataset has and which writing one would remove; {_MOVE}"
+        )
+    if _MANIFEST not in there:
+        raise DataError(f"{folder}: holds no {_MANIFEST}, so it is no prepared dataset that may be replaced; {_MOVE}")
 
 
 def load(folder: Path, *, stream: bool | None = None) -> Prepared:
@@ -47,7 +69,7 @@ def load(folder: Path, *, stream: bool | None = None) -> Prepared:
         DataError: a file is missing or damaged.
     """
     try:
-        manifest = Manifest.read(folder / "manifest.json")
+        manifest = Manifest.read(folder / _MANIFEST)
     except RecordError as error:
         raise DataError(f"{error}; {_REMEDY}") from None
     path, facts = folder / _FILE, manifest.files.get(_FILE)

@@ -43,12 +43,17 @@ _MOST_LINKS = 8
 """Links that are followed to one another; further ones lead to no stream."""
 
 
+def is_free(path: Path) -> bool:
+    """Tell whether nothing lies at a path that replacing it would remove: nothing at all, or an empty folder."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a free path beside `path` to write a file or a folder at; without an exception it then becomes `path`.
 
     An existing file is replaced in one step. An existing folder is renamed first, as no system call replaces it, and
-    removed last; a link to a folder leads to the new one afterwards.
+    removed last; a link to a folder leads to the new one afterwards. Whose it is, is the caller's to know.
     """
     path, unfinished = _beside(path)
     try:
