@@ -123,7 +123,7 @@ def run(
 
     Args:
         command: The command, as a list of words and paths or as one would write it in a shell; no shell runs it.
-        folder: Where the run is kept; an earlier one of ours is replaced.
+        folder: Where the run is kept; of an earlier one our files are replaced, and others there stay.
         twins: Further runs, with weights moved by half an ulp, that measure the noise floor.
         steps: Optimizer steps after which the script is stopped; 0: never.
         interval: Trace every so many optimizer steps, besides the first 8.

@@ -21,7 +21,7 @@ Interval = Annotated[int, typer.Option(help="Trace every so many steps, besides 
 
 @command
 def run(
-    folder: Annotated[Path, typer.Argument(help="Where the run is kept; an earlier one of ours is replaced.")],
+    folder: Annotated[Path, typer.Argument(help="Where the run is kept; of an earlier one our files are replaced.")],
     command: Annotated[list[str], typer.Argument(help="The command, after `--`.", metavar="-- COMMAND...")],
     twins: Twins = 3,
     steps: Steps = 40,
