@@ -50,8 +50,22 @@ def test_what_is_printed_meanwhile_is_no_part_of_an_answer(capfd: pytest.Capture
         with answers.kept_apart(*paths):
             print(1, flush=True)
             subprocess.run([sys.executable, "-c", "print(2)"], check=True)
-        answers.write(paths[0], lambda: "{}\n", None, str) and print("{}")
+        answers.give(paths[0], lambda: "{}\n", None, str, lambda: print("{}"))
         assert capfd.readouterr() == (out, err)
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--html"])
+def test_where_an_answer_can_not_be_written_the_terminal_has_it(
+    option: str, trainparity: Command, tmp_path: Path
+) -> None:
+    """As on a full disk, which is named."""
+    synthetic.trace().save(tmp_path / "a")
+    synthetic.trace(weights=(2.0,)).save(tmp_path / "b")
+    done = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", option, "/dev/full")
+    assert done.returncode == 2 and done.stderr == "/dev/full: No space left on device\n"
+    assert "cause: loss-normalisation" in done.stdout
+    other = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", "--json", "/dev/full", "--markdown", "-")
+    assert other.returncode == 2 and "loss-normalisation" in other.stdout
 
 
 @pytest.mark.parametrize(

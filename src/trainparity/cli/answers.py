@@ -27,16 +27,27 @@ MarkdownPath = Annotated[
 ]
 
 
-def write(
-    json_path: Path | None, as_json: Callable[[], str], markdown_path: Path | None, as_markdown: Callable[[], str]
-) -> bool:
-    """Write what was asked for; return whether the table is to be printed: not where an answer went to its place."""
-    for path, text in ((json_path, as_json), (markdown_path, as_markdown)):
-        if path == STDOUT:
-            sys.stdout.write(printable(text()))
-        elif path:
-            write_text(path, text())
-    return STDOUT not in (json_path, markdown_path)
+def give(
+    json_path: Path | None,
+    as_json: Callable[[], str],
+    markdown_path: Path | None,
+    as_markdown: Callable[[], str],
+    show: Callable[[], object],
+) -> None:
+    """Write what was asked for, and print the table by `show`: not where an answer goes to its place.
+
+    Where a file can't be written, the terminal has the answer all the same: it may have taken hours.
+    """
+    wanted = ((json_path, as_json), (markdown_path, as_markdown))
+    try:
+        for path, text in sorted(wanted, key=lambda one: one[0] != STDOUT):
+            if path == STDOUT:
+                sys.stdout.write(printable(text()))
+            elif path:
+                write_text(path, text())
+    finally:
+        if STDOUT not in (json_path, markdown_path):
+            show()
 
 
 @contextmanager

@@ -38,18 +38,23 @@ def compare(
 
     if html_path:
         verdict, details = compare_in_detail(left, right, floor or (), margin=margin)
+        tell(verdict, json_path, markdown_path)
         pages.write_comparison(html_path, verdict, details)
-    else:
-        verdict = compare_folders(left, right, floor or (), margin=margin)
-    return tell(verdict, json_path, markdown_path)
+        return verdict.exit_code
+    return tell(compare_folders(left, right, floor or (), margin=margin), json_path, markdown_path)
 
 
 def tell(verdict: Verdict, json_path: Path | None, markdown_path: Path | None) -> int:
     """Write or print a verdict; return its exit code."""
     from trainparity.report import answer, markdown
 
-    if answers.write(json_path, verdict.as_json, markdown_path, lambda: markdown.verdict(verdict)):
-        answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
+    answers.give(
+        json_path,
+        verdict.as_json,
+        markdown_path,
+        lambda: markdown.verdict(verdict),
+        lambda: answer.show(verdict, Terminal(highlight=False, soft_wrap=True)),
+    )
     return verdict.exit_code
 
 
@@ -101,29 +106,35 @@ def check(
     from trainparity.report.terminal import make_console
 
     progress = Terminal(stderr=True, highlight=False)
-    with answers.kept_apart(json_path, markdown_path), _kept(keep) as folder:
-        report = api.check(
-            workload,
-            [*against, *(more or ())],
-            options=options,
-            dataset=dataset,
-            optimizer=optimizer,
-            batch=batch,
-            steps=steps,
-            window=window,
-            clip_norm=clip_norm,
-            accelerator=accelerator,
-            seeds=seeds,
-            float64=float64,
-            bisect=bisect,
-            margin=margin,
-            keep=folder,
-            progress=lambda text: progress.print(Text(text, style="dim")),
+    with _kept(keep) as folder:
+        with answers.kept_apart(json_path, markdown_path):
+            report = api.check(
+                workload,
+                [*against, *(more or ())],
+                options=options,
+                dataset=dataset,
+                optimizer=optimizer,
+                batch=batch,
+                steps=steps,
+                window=window,
+                clip_norm=clip_norm,
+                accelerator=accelerator,
+                seeds=seeds,
+                float64=float64,
+                bisect=bisect,
+                margin=margin,
+                keep=folder,
+                progress=lambda text: progress.print(Text(text, style="dim")),
+            )
+        answers.give(
+            json_path,
+            report.as_json,
+            markdown_path,
+            lambda: markdown.check(report),
+            lambda: table.show(report, make_console()),
         )
         if html_path:
             pages.write_check(html_path, report, folder)
-    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.check(report)):
-        table.show(report, make_console())
     return report.exit_code
 
 
@@ -149,8 +160,13 @@ def curves(
     from trainparity.report import markdown
 
     found = judge_runs(left, against)
-    if answers.write(json_path, found.as_json, markdown_path, lambda: markdown.curves(found)):
-        Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence))
+    answers.give(
+        json_path,
+        found.as_json,
+        markdown_path,
+        lambda: markdown.curves(found),
+        lambda: Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence)),
+    )
     return found.exit_code
 
 
@@ -180,6 +196,11 @@ def controls(
         seeds=seeds,
         controls=found,
     )
-    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.controls(report)):
-        table.show(report, make_console())
+    answers.give(
+        json_path,
+        report.as_json,
+        markdown_path,
+        lambda: markdown.controls(report),
+        lambda: table.show(report, make_console()),
+    )
     return 0 if report.passed else 1

@@ -140,11 +140,11 @@ def ab(
                 verdict = asking.by_operator(verdict) if ops else verdict
                 verdict = asking.by_setting(verdict) if bisect else verdict
             left, right = asking.place / "a", asking.place / "b"
+            code = tell(verdict, json_path, markdown_path)
             if html_path:
                 from trainparity.parity.compare import describe_folders  # imports torch
 
                 pages.write_comparison(html_path, verdict, describe_folders(left, right))
-            code = tell(verdict, json_path, markdown_path)
             note = "" if verdict.verdict == as_recorded else f" (without float64's answer: {as_recorded})"
             say(f"to see it again: trainparity compare {left} {right}{note}")
             return code

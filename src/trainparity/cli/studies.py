@@ -56,13 +56,13 @@ def studies(
     with answers.kept_apart(json_path, markdown_path):
         failed = [name for name in names or there if not _end(name)]
     reports = [_claims(name) for name in names or there if name not in failed]
-    if answers.write(
+    answers.give(
         json_path,
         lambda: json.dumps([report.model_dump(mode="json") for report in reports], indent=1) + "\n",
         markdown_path,
         lambda: "\n".join(markdown.claims(report) for report in reports),
-    ):
-        _show(reports)
+        lambda: _show(reports),
+    )
     if save:
         for report in reports:
             report.write(save / f"{report.study}-{chosen}.json")

@@ -18,11 +18,19 @@ def write_text(path: Path, text: str) -> None:
     What is no text, as a file name's byte that is no UTF-8, is written as `\udcff`.
     """
     if is_stream(path):
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        _write_into(path, text)
         return
     with replacing(path.resolve()) as unfinished:  # of a link the file that it leads to
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _write_into(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # an open file has no name, as when a device is full
+        raise
 
 
 def is_stream(path: Path) -> bool:
