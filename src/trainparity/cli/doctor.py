@@ -83,6 +83,7 @@ def doctor(
     file = path or Path("params.yaml")
     own = path is not None or file.exists()
     params, environment = parameters.load(file if own else starter.SETTINGS), detect()
+    answers.remove_earlier(json_path, markdown_path)
     found = [Offer(name, place(c, params.accelerator, environment)) for name, c in params.configs.items()]
     below = [note for offer in found for note in offer.notes]
     runs = sum(isinstance(offer.placement, Placement) for offer in found)

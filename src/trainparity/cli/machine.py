@@ -39,6 +39,7 @@ def status(json_path: answers.JsonPath = None) -> None:
 
     params = parameters.load(Path("params.yaml"))
     require_stages()
+    answers.remove_earlier(json_path)
     made = plans.make(params, detect())
     changed, stages = plans.changes(made), plans.to_run(made, params)
     time = schedule.seconds(stages)
@@ -132,6 +133,7 @@ def show(
     from trainparity.report.schema import Summary
 
     summary = Summary.read(reports / "summary.json")
+    answers.remove_earlier(json_path, markdown_path)
     answers.give(
         json_path,
         summary.as_json,

@@ -36,6 +36,7 @@ def compare(
     pages.require(html_path)
     from trainparity.parity.compare import compare_folders, compare_in_detail  # imports torch
 
+    answers.remove_earlier(json_path, markdown_path, html_path)  # what can't be read gets an answer, too
     if html_path:
         verdict, details = compare_in_detail(left, right, floor or (), margin=margin)
         tell(verdict, json_path, markdown_path)
@@ -105,7 +106,12 @@ def check(
     from trainparity.report import markdown
     from trainparity.report.terminal import make_console
 
-    progress = Terminal(stderr=True, highlight=False)
+    terminal = Terminal(stderr=True, highlight=False)
+
+    def progress(text: str) -> None:  # told first where all arguments are right and something trains
+        answers.remove_earlier(json_path, markdown_path, html_path)
+        terminal.print(Text(text, style="dim"))
+
     with _kept(keep) as folder:
         with answers.kept_apart(json_path, markdown_path):
             report = api.check(
@@ -124,7 +130,7 @@ def check(
                 bisect=bisect,
                 margin=margin,
                 keep=folder,
-                progress=lambda text: progress.print(Text(text, style="dim")),
+                progress=progress,
             )
         answers.give(
             json_path,
@@ -160,6 +166,7 @@ def curves(
     from trainparity.report import markdown
 
     found = judge_runs(left, against)
+    answers.remove_earlier(json_path, markdown_path)
     answers.give(
         json_path,
         found.as_json,
@@ -170,12 +177,15 @@ def curves(
     return found.exit_code
 
 
+_RESULTS = Path("benchmarks/results/controls.json")
+
+
 @command
 def controls(
     seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = 50,
     json_path: Annotated[
         Path, typer.Option("--json", help="Where the counts are written; `-`: to standard output.")
-    ] = Path("benchmarks/results/controls.json"),
+    ] = _RESULTS,
     markdown_path: MarkdownPath = None,
 ) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
@@ -186,6 +196,7 @@ def controls(
 
     progress = Terminal(stderr=True, highlight=False)
     environment = detect()
+    answers.remove_earlier(json_path if json_path != _RESULTS else None, markdown_path)
     with scratch() as folder:
         found = run_controls(folder, range(seeds), progress=progress.print)
     report = ControlReport(

@@ -126,6 +126,7 @@ def ab(
             commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair,
             folder_of_pair(folder) as place,
         ):
+            answers.remove_earlier(json_path, markdown_path, html_path)
             settings = Settings(steps, interval, twins, outside=pair.outside)
             asking = Questions(runner, pair.commands, place, settings, margin)
             recorded = record_both(runner, pair.commands, place, settings, asking.equal)

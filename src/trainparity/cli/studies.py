@@ -53,6 +53,7 @@ def studies(
     chosen = scale or ("article" if any(a.kind == "cuda" for a in detect().accelerators) else "laptop")
     for name in names or there:
         _set_scale(STUDIES / name / "params.yaml", chosen)
+    answers.remove_earlier(json_path, markdown_path)
     with answers.kept_apart(json_path, markdown_path):
         failed = [name for name in names or there if not _end(name)]
     reports = [_claims(name) for name in names or there if name not in failed]
