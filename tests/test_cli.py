@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import subprocess
@@ -50,8 +51,22 @@ def test_what_is_printed_meanwhile_is_no_part_of_an_answer(capfd: pytest.Capture
         with answers.kept_apart(*paths):
             print(1, flush=True)
             subprocess.run([sys.executable, "-c", "print(2)"], check=True)
-        answers.write(paths[0], lambda: "{}\n", None, str) and print("{}")
+        answers.give(paths[0], lambda: "{}\n", None, str, lambda: print("{}"))
         assert capfd.readouterr() == (out, err)
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--html"])
+def test_where_an_answer_can_not_be_written_the_terminal_has_it(
+    option: str, trainparity: Command, tmp_path: Path
+) -> None:
+    """As on a full disk, which is named."""
+    synthetic.trace().save(tmp_path / "a")
+    synthetic.trace(weights=(2.0,)).save(tmp_path / "b")
+    done = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", option, "/dev/full")
+    assert done.returncode == 2 and done.stderr == "/dev/full: No space left on device\n"
+    assert "cause: loss-normalisation" in done.stdout
+    other = trainparity("compare", f"{tmp_path}/a", f"{tmp_path}/b", "--json", "/dev/full", "--markdown", "-")
+    assert other.returncode == 2 and "loss-normalisation" in other.stdout
 
 
 @pytest.mark.parametrize(
@@ -70,6 +85,58 @@ def test_a_place_where_no_answer_can_go_is_said_before_any_work(
     done = trainparity("check", "nowhere:Model", "--against", "ddp:2", *(each.format(tmp_path) for each in options))
     assert done == (2, "", said.format(tmp_path) + "\n")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("compare {0}/a {0}/b --json {0}/a/trace.json", "--json {0}/a/trace.json: lies in {0}/a, which is read"),
+        ("compare {0}/b {0}/a --floor {0}/c --html {0}/c/x", "--html {0}/c/x: lies in {0}/c, which is read"),
+        ("curves {0}/b --against {0}/a --markdown {0}/a/x", "--markdown {0}/a/x: lies in {0}/a, which is read"),
+        ("doctor {0}/link --json {0}/a/trace.json", "--json {0}/a/trace.json: is {0}/link, which is read"),
+    ],
+)
+def test_an_answer_does_not_replace_what_is_read(command: str, said: str, trainparity: Command, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trace.json").write_text("mine")
+    (tmp_path / "link").symlink_to("a/trace.json")
+    done = trainparity(*command.format(tmp_path).split())
+    assert done == (2, "", f"{said.format(tmp_path)}; name another file\n")
+    assert (tmp_path / "a/trace.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show {0}/nowhere --markdown {0}/README.md",
+        "doctor {0}/nowhere.yaml --json {0}/README.md",
+        "check nowhere:Model --against ddp:2 --html {0}/README.md",
+        "curves {0} {0} --against {0} --json {0}/../README.md",
+        "ab one --markdown {0}/README.md",
+    ],
+)
+def test_a_call_that_is_a_mistake_removes_no_file(command: str, trainparity: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for place in (tmp_path, folder):
+        (place / "README.md").write_text("mine")
+    assert trainparity(*command.format(folder).split(), folder=tmp_path).returncode == 2
+    assert (tmp_path / "README.md").exists() and (folder / "README.md").exists()
+
+
+def test_of_a_work_that_fails_no_earlier_answer_stays(trainparity: Command, tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_text("earlier")
+    done = trainparity("ab", "--json", "answer.json", "true", "true", folder=tmp_path)
+    assert done.returncode == 2 and "no optimizer step was recorded" in done.stderr
+    assert not (tmp_path / "answer.json").exists()
+
+
+def test_each_command_removes_earlier_answers_when_its_work_begins() -> None:
+    """What else each does then is its own; `controls` is interrupted in tests/test_exits.py."""
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    works = [one.callback.__wrapped__ for one in commands.values() if any(p.name == "json_path" for p in one.params)]
+    assert len(works) > 8 and all("answers.remove_earlier(" in inspect.getsource(work) for work in works)
 
 
 @pytest.mark.parametrize(

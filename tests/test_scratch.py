@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from trainparity.running.folder import replacing
 from trainparity.scratch import scratch
 
@@ -49,3 +51,12 @@ def test_a_recording_that_was_killed_between_two_renames_gives_the_earlier_run_b
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a/run.json").read_text() == "earlier"
+
+
+def test_what_an_error_keeps_from_being_saved_is_not_removed(tmp_path: Path) -> None:
+    def full(folder: Path) -> None:
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"), scratch(parent=tmp_path, before_removal=full) as folder:
+        (folder / "file").write_text("mine")
+    assert (folder / "file").read_text() == "mine"

@@ -78,7 +78,7 @@ def check(
         float64: Judge a difference, and what rounding may hide, in float64 too.
         bisect: Of a candidate of several settings that is different, find those that are another training.
         margin: `equivalent` means: within so many times the noise floor; from 1 to 10,000.
-        keep: A folder for the runs; by default they are removed.
+        keep: A folder for the runs, and for their dataset as `data`; by default they are removed.
         progress: Called with a line of text before each training.
 
     Returns:
@@ -86,6 +86,7 @@ def check(
 
     Raises:
         ParamsError: an argument is wrong, or the workload cannot be imported.
+        UserError: `keep` holds something of yours where the check would write.
     """
     from trainparity.checking.run import Checker
     from trainparity.checking.run import check as judge
@@ -122,7 +123,7 @@ def run(
 
     Args:
         command: The command, as a list of words and paths or as one would write it in a shell; no shell runs it.
-        folder: Where the run is kept; an earlier one of ours is replaced.
+        folder: Where the run is kept; of an earlier one our files are replaced, and others there stay.
         twins: Further runs, with weights moved by half an ulp, that measure the noise floor.
         steps: Optimizer steps after which the script is stopped; 0: never.
         interval: Trace every so many optimizer steps, besides the first 8.

@@ -29,7 +29,8 @@ def scratch(
         prefix: Its name begins with it.
         parent: Where it lies; None: where temporary files do.
         others: Folders of this pattern that killed processes left in `parent` are removed too; None: `prefix` and any.
-        before_removal: Called with every folder that is about to be removed, this one or one that was left.
+        before_removal: Called with every folder that is about to be removed, this one or one that was left; where it
+            raises, the folder is not.
     """
     place = parent or Path(tempfile.gettempdir())
     for left in place.glob(others or f"{prefix}{_RANDOM}"):
@@ -84,8 +85,8 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
 
 def _remove(folder: Path, lock: int | None, before_removal: Callable[[Path], None]) -> None:
     try:
-        before_removal(folder)
-    finally:
+        before_removal(folder)  # what it can't save, by an error, stays
         shutil.rmtree(folder, ignore_errors=True)
+    finally:
         if lock is not None:
             os.close(lock)

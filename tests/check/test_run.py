@@ -122,6 +122,21 @@ def test_of_several_settings_the_one_that_makes_the_difference_is_named(check: C
     assert which["tried"] == {"gradaccum:2": "different", "offload-activations": "bitwise"}
 
 
+def test_data_of_ones_own_in_the_folder_for_runs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/measurements.csv").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["trainparity", "check", "tests.support.mlp:Mlp", "--against", "dp", "--keep", "."]
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith("data: holds measurements.csv, which no ")
+    assert (tmp_path / "data/measurements.csv").read_text() == "mine"
+
+
 @pytest.mark.slow
 def test_a_second_check_waits_for_the_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainparity.cli", "check", "tests.support.mlp:Mlp", "--against", "gradaccum:2"]

@@ -40,6 +40,31 @@ def test_preparing_twice_gives_the_same_bytes(digits: Path, tmp_path: Path) -> N
         assert (tmp_path / "again" / name).read_bytes() == (digits / name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("mine", "said"),
+    [
+        (["measurements.csv"], "holds measurements.csv, which no prepared dataset has"),
+        (["data.safetensors"], "holds no manifest.json"),
+        (["data.safetensors", "manifest.json", "notes/1.txt"], "holds notes, which no prepared dataset has"),
+    ],
+)
+def test_only_a_prepared_dataset_is_replaced(mine: list[str], said: str, tmp_path: Path) -> None:
+    for name in mine:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text("mine")
+    with pytest.raises(DataError, match=f"{tmp_path}/data: {said}"):
+        prepare(Digits(name="digits", limit=4), tmp_path / "data", tmp_path)
+    assert {(tmp_path / "data" / name).read_text() for name in mine} == {"mine"}
+
+
+def test_an_empty_folder_and_a_damaged_dataset_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for limit in (4, 5):
+        prepare(Digits(name="digits", limit=limit), tmp_path / "data", tmp_path)
+        assert len(load(tmp_path / "data")) == limit
+        (tmp_path / "data/manifest.json").write_text("{")
+
+
 def test_fake_data_are_article_bs(tmp_path: Path) -> None:
     prepare(Fake(name="fake", shape=[8], size=8, seed=0), tmp_path / "data", tmp_path)
     torch.manual_seed(0)

@@ -149,6 +149,17 @@ def test_what_the_machine_cannot_run_is_skipped_with_the_reason(here: Path) -> N
     assert Status.read(layout.status(RUNS, "gpu")) == status
 
 
+@pytest.mark.parametrize("name", ["gpu", "plain"])
+def test_a_folder_that_no_run_has_left_is_refused_before_anything_trains(here: Path, name: str) -> None:
+    mine = layout.state(RUNS, name) / "notes.txt"
+    shutil.rmtree(mine.parent)
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(UserError, match=f"runs/state/{name}: holds no status.json"):
+        run(params(), name)
+    assert mine.read_text() == "mine" and not (here / ".trainparity/work/runs" / name / "spec.json").exists()
+
+
 def misbehaving(how: str, **options: Any) -> Params:
     return params({"name": "tests.support.misbehaving:Misbehaving", "options": {"how": how, **options}})
 

@@ -16,6 +16,7 @@ from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
 from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.recorded import RunRecord
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
 from trainparity.running.folder import folder_of_pair, replacing
@@ -125,6 +126,52 @@ def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
     for steps in (2, 3):
         assert trainparity("run", "runs/b", *command[:3], steps, *command[4:], cwd=tmp_path).returncode == 0
         assert len(Trace.load(tmp_path / "runs/b").layout.steps) == steps
+
+
+SAVES = PLAIN.replace("import argparse, torch", "import argparse, os, torch").replace(
+    "        optimizer.step()\n",
+    "        os.makedirs('runs/a/saved', exist_ok=True); open(f'runs/a/saved/{step}', 'w'); optimizer.step()\n",
+)
+"""It saves checkpoints into the folder that it is recorded into."""
+
+
+def test_what_is_not_of_the_recording_stays_in_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, SAVES)
+    run = record(tmp_path, python(), "train.py", twins=1, steps=3)
+    made = {"run.json", "saved", "trace.json", "trace.safetensors"}
+    assert {path.name for path in run.iterdir()} == made | {"twins"}
+    (run / "notes.txt").write_text("mine")
+    (run / "saved/best").symlink_to("2")
+    record(tmp_path, python(), "train.py", steps=2)
+    assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
+    assert {path.name for path in (run / "saved").iterdir()} == {"0", "1", "2", "best"}
+    assert (run / "notes.txt").read_text() == "mine" and len(Trace.load(run).layout.steps) == 2
+    assert [path.name for path in run.parent.iterdir()] == ["a"]
+
+
+def test_a_file_of_the_scripts_with_a_name_of_the_recordings_is_not_replaced(tmp_path: Path) -> None:
+    write(tmp_path, SAVES.replace("runs/a/saved/{step}", "runs/a/trace.json"))
+    done = trainparity("run", "runs/a", "--twins", 0, "--steps", 2, "--", python(), "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "runs/a/trace.json: written meanwhile, by the script" in done.stderr
+    assert {path.name for path in (tmp_path / "runs/a").iterdir()} == {"saved", "trace.json"}
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
+
+
+def test_a_recording_that_is_killed_while_it_takes_its_place_loses_no_file(tmp_path: Path) -> None:
+    """Where the script goes on and writes there, its newer files stay."""
+    old, new = tmp_path / ".a.unfinished-12345678/old", tmp_path / "a"
+    for folder, names in ((old, ("trace.json", "notes", "saved/1", "saved/both")), (new, ("trace.json", "saved/both"))):
+        (folder / "saved").mkdir(parents=True)
+        for name in names:
+            (folder / name).write_text(folder.name)
+    RunRecord(
+        command="", steps=1, stopped=True, exit_code=0, twins=0, model="", optimizer="", beside=[], not_recorded=[],
+        files=["run.json", "trace.json"],
+    ).write(old / "run.json")  # fmt: skip
+    with replacing(tmp_path / "b"):  # whatever is recorded next
+        pass
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"a/trace.json": "a", "a/saved/both": "a", "a/saved/1": "old", "a/notes": "old"}
 
 
 def test_a_link_to_a_folder_leads_to_the_run_afterwards(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ from trainparity.records.files import is_stream, write_text
 STDOUT = Path("-")
 """Stands for standard output, where the answer then takes the place of the table."""
 
+_ANSWERS = ("json_path", "markdown_path", "html_path")
+_WRITTEN = ("keep", "folder", "save")
+"""Options, by the names of their parameters: those of answers, and folders that a command writes besides."""
+
 JsonPath = Annotated[
     Path | None, typer.Option("--json", help="Write the answer as JSON; `-`: to standard output.", dir_okay=False)
 ]
@@ -27,16 +31,27 @@ MarkdownPath = Annotated[
 ]
 
 
-def write(
-    json_path: Path | None, as_json: Callable[[], str], markdown_path: Path | None, as_markdown: Callable[[], str]
-) -> bool:
-    """Write what was asked for; return whether the table is to be printed: not where an answer went to its place."""
-    for path, text in ((json_path, as_json), (markdown_path, as_markdown)):
-        if path == STDOUT:
-            sys.stdout.write(printable(text()))
-        elif path:
-            write_text(path, text())
-    return STDOUT not in (json_path, markdown_path)
+def give(
+    json_path: Path | None,
+    as_json: Callable[[], str],
+    markdown_path: Path | None,
+    as_markdown: Callable[[], str],
+    show: Callable[[], object],
+) -> None:
+    """Write what was asked for, and print the table by `show`: not where an answer goes to its place.
+
+    Where a file can't be written, the terminal has the answer all the same: it may have taken hours.
+    """
+    wanted = ((json_path, as_json), (markdown_path, as_markdown))
+    try:
+        for path, text in sorted(wanted, key=lambda one: one[0] != STDOUT):
+            if path == STDOUT:
+                sys.stdout.write(printable(text()))
+            elif path:
+                write_text(path, text())
+    finally:
+        if STDOUT not in (json_path, markdown_path):
+            show()
 
 
 @contextmanager
@@ -61,7 +76,7 @@ def kept_apart(*paths: Path | None) -> Iterator[None]:
 
 
 def require_places(named: Mapping[str, object]) -> None:
-    """Stop before any work if an answer could not be written, or two of a command's answers would go to one place.
+    """Stop before any work if an answer could not be written, would replace what the command reads, or another answer.
 
     Args:
         named: A command's options, those of this module, `html_path` and a folder to `save` in among them.
@@ -74,7 +89,7 @@ def require_places(named: Mapping[str, object]) -> None:
         option = f"--{name.removesuffix('_path')}"
         if name == "save" and isinstance(path, Path) and (problem := _unwritable(path.absolute() / "of-a-study.json")):
             raise UserError(f"{option} {path}: {problem}")
-        if name not in ("json_path", "markdown_path", "html_path") or not isinstance(path, Path):
+        if name not in _ANSWERS or not isinstance(path, Path):
             continue
         if path == STDOUT and name == "html_path":
             raise UserError("--html -: a page is not for the terminal; name a file")
@@ -82,21 +97,31 @@ def require_places(named: Mapping[str, object]) -> None:
         if place in places:
             raise UserError(f"{places[place]} and {option} both go to {path}: give each a place of its own")
         places[place] = option
-        if path != STDOUT and (problem := _unwritable(place)):
+        if path != STDOUT and (problem := _unwritable(place) or _among(place, named)):
             raise UserError(f"{option} {path}: {problem}")
 
 
-def remove_earlier(named: Mapping[str, object]) -> None:
-    """Remove the answers of an earlier call: where this one fails, none of them may be taken for its own.
+def remove_earlier(*paths: Path | None) -> None:
+    """Remove the answers of an earlier call: where this one fails or is killed, none may be taken for its own.
 
-    Args:
-        named: The options that the user has given, of which places have been found fit: where an answer goes by default
-            is a result that is kept.
+    To be called once a command has read what it was told to, and before its work: a call that is a mistake removes
+    nothing, as the file may be no answer either. Not for where an answer goes by default: that is a result that is
+    kept.
     """
-    for name in ("json_path", "markdown_path", "html_path"):
-        path = named.get(name)
-        if isinstance(path, Path) and path != STDOUT and not is_stream(path) and path.is_file():
+    for path in paths:
+        if path and path != STDOUT and not is_stream(path) and path.is_file():
             path.resolve().unlink()
+
+
+def _among(place: Path, named: Mapping[str, object]) -> str | None:
+    """Say that a place is, or lies in, what a command reads, by its options: None if it does not."""
+    for name, value in named.items():
+        if name in (*_ANSWERS, *_WRITTEN):
+            continue
+        for source in value if isinstance(value, list) else [value]:
+            if isinstance(source, Path) and source.resolve() in (place, *place.parents):
+                return f"{'is' if source.resolve() == place else 'lies in'} {source}, which is read; name another file"
+    return None
 
 
 def _unwritable(path: Path) -> str | None:

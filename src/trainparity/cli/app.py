@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -67,7 +66,6 @@ def _options(
 def command(work: Callable[P, R]) -> Callable[P, R]:
     """Add a command of the function's name. It returns its exit code, None for 0; errors end as `exit_code` has it."""
 
-    defaults = {name: option.default for name, option in signature(work).parameters.items()}
     [panel] = [title for title, names in _PANELS.items() if work.__name__ in names]
 
     @app.command(rich_help_panel=panel)
@@ -75,7 +73,6 @@ def command(work: Callable[P, R]) -> Callable[P, R]:
     def ending(*arguments: P.args, **options: P.kwargs) -> None:
         def all_of_it() -> int | None:
             answers.require_places(options)
-            answers.remove_earlier({name: value for name, value in options.items() if value != defaults.get(name)})
             return work(*arguments, **options)
 
         raise typer.Exit(exit_code(all_of_it))

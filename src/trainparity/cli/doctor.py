@@ -83,23 +83,28 @@ def doctor(
     file = path or Path("params.yaml")
     own = path is not None or file.exists()
     params, environment = parameters.load(file if own else starter.SETTINGS), detect()
+    answers.remove_earlier(json_path, markdown_path)
     found = [Offer(name, place(c, params.accelerator, environment)) for name, c in params.configs.items()]
     below = [note for offer in found for note in offer.notes]
     runs = sum(isinstance(offer.placement, Placement) for offer in found)
     said = "`trainparity repro` skips the others and says so" if own else "no params.yaml: those of `trainparity init`"
     below.append(f"{runs} of {len(found)} configurations can run here; {said}.")
     machine = _machine(environment)
-    if answers.write(
+    answers.give(
         json_path,
         lambda: json.dumps(_as_json(environment, found), indent=1) + "\n",
         markdown_path,
         lambda: markdown.listed(OFFERS, found, above=machine, below=below),
-    ):
-        console = Terminal(highlight=False, soft_wrap=True)
-        console.print(Text(machine))
-        console.print(table(OFFERS, found))
-        for line in below:
-            console.print(Text(line))
+        lambda: _show(machine, found, below),
+    )
+
+
+def _show(machine: str, found: list[Offer], below: list[str]) -> None:
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print(Text(machine))
+    console.print(table(OFFERS, found))
+    for line in below:
+        console.print(Text(line))
 
 
 def _machine(environment: Environment) -> str:

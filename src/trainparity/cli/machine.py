@@ -39,6 +39,7 @@ def status(json_path: answers.JsonPath = None) -> None:
 
     params = parameters.load(Path("params.yaml"))
     require_stages()
+    answers.remove_earlier(json_path)
     made = plans.make(params, detect())
     changed, stages = plans.changes(made), plans.to_run(made, params)
     time = schedule.seconds(stages)
@@ -47,12 +48,12 @@ def status(json_path: answers.JsonPath = None) -> None:
         "to_run": [name.replace("/", "@") for name in stages],
         "seconds": time,
     }
-    if answers.write(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str):
-        lines = [change.sentence for change in changed]
-        if stages:
-            how_long = "" if time is None else f", about {schedule.duration(time)}"
-            lines.append(f"{len(stages)} stages to run{how_long}")
-        print("\n".join(lines) or "no change since the last run")
+    lines = [change.sentence for change in changed]
+    if stages:
+        how_long = "" if time is None else f", about {schedule.duration(time)}"
+        lines.append(f"{len(stages)} stages to run{how_long}")
+    said = "\n".join(lines) or "no change since the last run"
+    answers.give(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str, lambda: print(said))
 
 
 def _configurations(typed: str) -> list[str]:
@@ -132,5 +133,11 @@ def show(
     from trainparity.report.schema import Summary
 
     summary = Summary.read(reports / "summary.json")
-    if answers.write(json_path, summary.as_json, markdown_path, lambda: markdown.summary(summary)):
-        console.show(summary, make_console())
+    answers.remove_earlier(json_path, markdown_path)
+    answers.give(
+        json_path,
+        summary.as_json,
+        markdown_path,
+        lambda: markdown.summary(summary),
+        lambda: console.show(summary, make_console()),
+    )

@@ -36,20 +36,26 @@ def compare(
     pages.require(html_path)
     from trainparity.parity.compare import compare_folders, compare_in_detail  # imports torch
 
+    answers.remove_earlier(json_path, markdown_path, html_path)  # what can't be read gets an answer, too
     if html_path:
         verdict, details = compare_in_detail(left, right, floor or (), margin=margin)
+        tell(verdict, json_path, markdown_path)
         pages.write_comparison(html_path, verdict, details)
-    else:
-        verdict = compare_folders(left, right, floor or (), margin=margin)
-    return tell(verdict, json_path, markdown_path)
+        return verdict.exit_code
+    return tell(compare_folders(left, right, floor or (), margin=margin), json_path, markdown_path)
 
 
 def tell(verdict: Verdict, json_path: Path | None, markdown_path: Path | None) -> int:
     """Write or print a verdict; return its exit code."""
     from trainparity.report import answer, markdown
 
-    if answers.write(json_path, verdict.as_json, markdown_path, lambda: markdown.verdict(verdict)):
-        answer.show(verdict, Terminal(highlight=False, soft_wrap=True))
+    answers.give(
+        json_path,
+        verdict.as_json,
+        markdown_path,
+        lambda: markdown.verdict(verdict),
+        lambda: answer.show(verdict, Terminal(highlight=False, soft_wrap=True)),
+    )
     return verdict.exit_code
 
 
@@ -89,7 +95,9 @@ def check(
     json_path: JsonPath = None,
     markdown_path: MarkdownPath = None,
     html_path: HtmlPath = None,
-    keep: Annotated[Path | None, typer.Option(help="Keep the runs in this folder.", file_okay=False)] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the runs and their dataset in this folder.", file_okay=False)
+    ] = None,
 ) -> int:
     """Train a workload under several accelerations: exit code 0 if all are the same training, 1 if not, 2 unclear."""
     pages.require(html_path)
@@ -98,30 +106,41 @@ def check(
     from trainparity.report import markdown
     from trainparity.report.terminal import make_console
 
-    progress = Terminal(stderr=True, highlight=False)
-    with answers.kept_apart(json_path, markdown_path), _kept(keep) as folder:
-        report = api.check(
-            workload,
-            [*against, *(more or ())],
-            options=options,
-            dataset=dataset,
-            optimizer=optimizer,
-            batch=batch,
-            steps=steps,
-            window=window,
-            clip_norm=clip_norm,
-            accelerator=accelerator,
-            seeds=seeds,
-            float64=float64,
-            bisect=bisect,
-            margin=margin,
-            keep=folder,
-            progress=lambda text: progress.print(Text(text, style="dim")),
+    terminal = Terminal(stderr=True, highlight=False)
+
+    def progress(text: str) -> None:  # told first where all arguments are right and something trains
+        answers.remove_earlier(json_path, markdown_path, html_path)
+        terminal.print(Text(text, style="dim"))
+
+    with _kept(keep) as folder:
+        with answers.kept_apart(json_path, markdown_path):
+            report = api.check(
+                workload,
+                [*against, *(more or ())],
+                options=options,
+                dataset=dataset,
+                optimizer=optimizer,
+                batch=batch,
+                steps=steps,
+                window=window,
+                clip_norm=clip_norm,
+                accelerator=accelerator,
+                seeds=seeds,
+                float64=float64,
+                bisect=bisect,
+                margin=margin,
+                keep=folder,
+                progress=progress,
+            )
+        answers.give(
+            json_path,
+            report.as_json,
+            markdown_path,
+            lambda: markdown.check(report),
+            lambda: table.show(report, make_console()),
         )
         if html_path:
             pages.write_check(html_path, report, folder)
-    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.check(report)):
-        table.show(report, make_console())
     return report.exit_code
 
 
@@ -147,9 +166,18 @@ def curves(
     from trainparity.report import markdown
 
     found = judge_runs(left, against)
-    if answers.write(json_path, found.as_json, markdown_path, lambda: markdown.curves(found)):
-        Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence))
+    answers.remove_earlier(json_path, markdown_path)
+    answers.give(
+        json_path,
+        found.as_json,
+        markdown_path,
+        lambda: markdown.curves(found),
+        lambda: Terminal(highlight=False, soft_wrap=True).print(Text(found.sentence)),
+    )
     return found.exit_code
+
+
+_RESULTS = Path("benchmarks/results/controls.json")
 
 
 @command
@@ -157,7 +185,7 @@ def controls(
     seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = 50,
     json_path: Annotated[
         Path, typer.Option("--json", help="Where the counts are written; `-`: to standard output.")
-    ] = Path("benchmarks/results/controls.json"),
+    ] = _RESULTS,
     markdown_path: MarkdownPath = None,
 ) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
@@ -168,6 +196,7 @@ def controls(
 
     progress = Terminal(stderr=True, highlight=False)
     environment = detect()
+    answers.remove_earlier(json_path if json_path != _RESULTS else None, markdown_path)
     with scratch() as folder:
         found = run_controls(folder, range(seeds), progress=progress.print)
     report = ControlReport(
@@ -178,6 +207,11 @@ def controls(
         seeds=seeds,
         controls=found,
     )
-    if answers.write(json_path, report.as_json, markdown_path, lambda: markdown.controls(report)):
-        table.show(report, make_console())
+    answers.give(
+        json_path,
+        report.as_json,
+        markdown_path,
+        lambda: markdown.controls(report),
+        lambda: table.show(report, make_console()),
+    )
     return 0 if report.passed else 1

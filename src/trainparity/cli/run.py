@@ -21,7 +21,7 @@ Interval = Annotated[int, typer.Option(help="Trace every so many steps, besides 
 
 @command
 def run(
-    folder: Annotated[Path, typer.Argument(help="Where the run is kept; an earlier one of ours is replaced.")],
+    folder: Annotated[Path, typer.Argument(help="Where the run is kept; of an earlier one our files are replaced.")],
     command: Annotated[list[str], typer.Argument(help="The command, after `--`.", metavar="-- COMMAND...")],
     twins: Twins = 3,
     steps: Steps = 40,
@@ -126,6 +126,7 @@ def ab(
             commands_of(commands, (base, test), link or (), (python_a, python_b)) as pair,
             folder_of_pair(folder) as place,
         ):
+            answers.remove_earlier(json_path, markdown_path, html_path)
             settings = Settings(steps, interval, twins, outside=pair.outside)
             asking = Questions(runner, pair.commands, place, settings, margin)
             recorded = record_both(runner, pair.commands, place, settings, asking.equal)
@@ -140,11 +141,11 @@ def ab(
                 verdict = asking.by_operator(verdict) if ops else verdict
                 verdict = asking.by_setting(verdict) if bisect else verdict
             left, right = asking.place / "a", asking.place / "b"
+            code = tell(verdict, json_path, markdown_path)
             if html_path:
                 from trainparity.parity.compare import describe_folders  # imports torch
 
                 pages.write_comparison(html_path, verdict, describe_folders(left, right))
-            code = tell(verdict, json_path, markdown_path)
             note = "" if verdict.verdict == as_recorded else f" (without float64's answer: {as_recorded})"
             say(f"to see it again: trainparity compare {left} {right}{note}")
             return code

@@ -53,16 +53,17 @@ def studies(
     chosen = scale or ("article" if any(a.kind == "cuda" for a in detect().accelerators) else "laptop")
     for name in names or there:
         _set_scale(STUDIES / name / "params.yaml", chosen)
+    answers.remove_earlier(json_path, markdown_path)
     with answers.kept_apart(json_path, markdown_path):
         failed = [name for name in names or there if not _end(name)]
     reports = [_claims(name) for name in names or there if name not in failed]
-    if answers.write(
+    answers.give(
         json_path,
         lambda: json.dumps([report.model_dump(mode="json") for report in reports], indent=1) + "\n",
         markdown_path,
         lambda: "\n".join(markdown.claims(report) for report in reports),
-    ):
-        _show(reports)
+        lambda: _show(reports),
+    )
     if save:
         for report in reports:
             report.write(save / f"{report.study}-{chosen}.json")

@@ -8,7 +8,7 @@ from trainparity.records.base import Record
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME = "manifest.json"
+MANIFEST = "manifest.json"
 """Its file, beside the tensors'."""
 
 
@@ -46,4 +46,4 @@ class Manifest(Record):
     @classmethod
     def of(cls, folder: Path) -> Self:
         """Read the manifest of a prepared dataset."""
-        return cls.read(folder / NAME)
+        return cls.read(folder / MANIFEST)

@@ -7,20 +7,26 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainparity.data.errors import DataError
-from trainparity.data.manifest import NAME, FileFacts, Manifest, TensorFacts
+from trainparity.data.manifest import MANIFEST, FileFacts, Manifest, TensorFacts
 from trainparity.data.memory import fits
 from trainparity.data.prepared import Prepared
 from trainparity.data.streamed import Streamed
 from trainparity.records.base import RecordError
-from trainparity.records.files import replacing
+from trainparity.records.files import is_free, replacing
 from trainparity.records.tensors import save
 
 _FILE = "data.safetensors"
 _REMEDY = "make it again with `dvc repro -f -s prepare`"
+_MOVE = "move it away, or name another folder"
 
 
 def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str, real: bool) -> Manifest:
-    """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced."""
+    """Write tensors [N, ...] and their manifest as `folder`, whole or not at all; an old one is replaced.
+
+    Raises:
+        DataError: the folder is another one's, or holds something besides; it stays as it is.
+    """
+    _check_replaceable(folder)
     with replacing(folder) as unfinished:
         unfinished.mkdir()
         save(tensors, unfinished / _FILE)
@@ -32,8 +38,24 @@ def write(folder: Path, dataset: str, tensors: dict[str, Tensor], *, source: str
             source=source,
             real=real,
         )
-        manifest.write(unfinished / NAME)
+        manifest.write(unfinished / MANIFEST)
     return manifest
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse a folder with anything that `write` has not put there: a project's own data have such names, too.
+
+    By names and not by contents: a damaged dataset, or that of another version, is to be made again.
+    """
+    if is_free(folder):
+        return
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if others := sorted(there - {_FILE, MANIFEST}):
+        raise DataError(
+            f"{folder}: holds {others[0]}, which no prepared dataset has and which writing one would remove; {_MOVE}"
+        )
+    if MANIFEST not in there:
+        raise DataError(f"{folder}: holds no {MANIFEST}, so it is no prepared dataset that may be replaced; {_MOVE}")
 
 
 def load(folder: Path, *, stream: bool | None = None) -> Prepared:

@@ -13,7 +13,7 @@ from trainparity.ownership import owned
 from trainparity.params import Configuration, Timing
 from trainparity.records import layout
 from trainparity.records.base import Record
-from trainparity.records.files import move_folder, write_text
+from trainparity.records.files import is_free, move_folder, write_text
 from trainparity.records.run import Status
 from trainparity.training.spec import CRASH, ENDED, STACKS, Result, RunSpec
 
@@ -37,14 +37,29 @@ def execute(spec: RunSpec, runs: Path) -> Status:
 
     Raises:
         StoppedBySignal: this process was to end; the next call resumes from the checkpoint.
-        UserError: a file system is full or can't be written; so does the next call then.
+        UserError: a file system is full or can't be written, or what the run would replace is no run; so does the next
+            call then.
     """
+    check_replaceable(spec.run, runs)
     with owned(spec.work) as waited:
         if waited and (made := made_before(spec, runs)):
             return made
         status = _train(spec)
         publish(status, runs, spec.work)
     return status
+
+
+def check_replaceable(run: str, runs: Path) -> None:
+    """Refuse a folder in a run's place that no run has left: it would be removed when the run has ended.
+
+    Raises:
+        UserError: names it.
+    """
+    state = layout.state(runs, run)
+    if not is_free(state) and not layout.status(runs, run).exists():
+        raise UserError(
+            f"{state}: holds no {layout.status(runs, run).name}, so it is no run that may be replaced; move it away"
+        )
 
 
 def made_before(spec: RunSpec, runs: Path) -> Status | None:

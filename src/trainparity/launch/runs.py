@@ -5,7 +5,7 @@ from typing import Any
 
 from trainparity.environment import Environment
 from trainparity.launch.code import code_of_run
-from trainparity.launch.execution import execute, made_before, publish, status_of
+from trainparity.launch.execution import check_replaceable, execute, made_before, publish, status_of
 from trainparity.ownership import owned
 from trainparity.params import COUNTERPART, Configuration, Params, reference_name
 from trainparity.placement import Placement, Unavailable, place
@@ -105,6 +105,7 @@ def _run(spec: RunSpec | Unavailable, name: str, configuration: Configuration, r
 
 def _skip(name: str, configuration: Configuration, reason: str, remedy: str | None, runs: Path) -> Status:
     """Record that a run was not tried, and why."""
+    check_replaceable(name, runs)
     status, work = status_of(name, configuration, status="skipped", reason=reason, remedy=remedy), _work(runs, name)
     with owned(work):
         publish(status, runs, work)

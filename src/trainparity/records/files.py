@@ -18,11 +18,19 @@ def write_text(path: Path, text: str) -> None:
     What is no text, as a file name's byte that is no UTF-8, is written as `\udcff`.
     """
     if is_stream(path):
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        _write_into(path, text)
         return
     with replacing(path.resolve()) as unfinished:  # of a link the file that it leads to
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _write_into(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # an open file has no name, as when a device is full
+        raise
 
 
 def is_stream(path: Path) -> bool:
@@ -43,12 +51,17 @@ _MOST_LINKS = 8
 """Links that are followed to one another; further ones lead to no stream."""
 
 
+def is_free(path: Path) -> bool:
+    """Tell whether nothing lies at a path that replacing it would remove: nothing at all, or an empty folder."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a free path beside `path` to write a file or a folder at; without an exception it then becomes `path`.
 
     An existing file is replaced in one step. An existing folder is renamed first, as no system call replaces it, and
-    removed last; a link to a folder leads to the new one afterwards.
+    removed last; a link to a folder leads to the new one afterwards. Whose it is, is the caller's to know.
     """
     path, unfinished = _beside(path)
     try:

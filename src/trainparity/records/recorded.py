@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pydantic import Field
+
 from trainparity.records.base import Record
 
 NAME = "run.json"
@@ -9,7 +11,7 @@ NAME = "run.json"
 
 
 class RunRecord(Record):
-    """What `trainparity run` recorded; its presence says that the folder is ours to replace."""
+    """What `trainparity run` recorded; its presence says which files of the folder are ours to replace."""
 
     command: str
     steps: int
@@ -27,6 +29,8 @@ class RunRecord(Record):
     """Optimizers that made steps which the trace does not hold."""
     float64_takes_more: bool = False
     """Whether a run in float64 lost more than the rounding of single precision: a coarser format, compiled code."""
+    files: list[str] = Field(default_factory=list)
+    """Names of all that the recording left in its folder; what lies there besides is the user's, and stays."""
 
     @property
     def failure(self) -> str | None:
@@ -34,5 +38,6 @@ class RunRecord(Record):
         return f"failed with exit code {self.exit_code} after {self.steps} steps" if self.exit_code else None
 
     def keep(self, folder: Path) -> None:
-        """Write it into the run's folder, as the last file."""
-        self.write(folder / NAME)
+        """Write it into the run's folder, as the last file; the folder holds nothing but the recording yet."""
+        files = sorted({path.name for path in folder.iterdir()} | {NAME})
+        self.model_copy(update={"files": files}).write(folder / NAME)

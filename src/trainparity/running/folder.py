@@ -1,15 +1,18 @@
-"""The folder of a recorded run: written whole under another name, and then put in the place of an earlier one."""
+"""The folder of a recorded run: written whole under another name, and then put in the place of an earlier one.
+
+What is not ours in it is kept.
+"""
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from glob import escape
 from pathlib import Path
 
 from trainparity.records.base import RecordError
-from trainparity.records.files import write_text
+from trainparity.records.files import is_free, write_text
 from trainparity.records.recorded import NAME, RunRecord
 from trainparity.running.errors import RunError
 from trainparity.scratch import has_owner, scratch
@@ -22,23 +25,30 @@ _RUN, _OLD = "run", "old"
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse a folder that holds anything but an earlier run of ours."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
+    """Refuse a folder that holds something and no earlier run of ours."""
+    if not is_free(folder) and not _of_earlier_run(folder):
+        raise RunError(f"{folder} holds something else than a run of `trainparity run`; name another folder")
+
+
+def _of_earlier_run(folder: Path) -> set[str]:
+    """Return the names of what an earlier run of ours has left in a folder; none where there is no such run."""
     try:
-        RunRecord.read(folder / NAME)
+        return set(RunRecord.read(folder / NAME).files)
     except (RecordError, OSError):
-        raise RunError(f"{folder} holds something else than a run of `trainparity run`; name another folder") from None
+        return set()
 
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder beside `folder`; it takes that place if a run was kept in it, and is removed otherwise.
 
-    What a killed recording left beside it, of whichever run, is removed too. A link to a folder stays one.
+    What others put into `folder`, as the recorded script its checkpoints, moves into the new one: an earlier run's own
+    files alone go. What a killed recording left beside it, of whichever run, is removed too. A link to a folder stays
+    one.
 
     Raises:
-        RunError: the folder can't be made or holds something else, or another process records into it.
+        RunError: the folder can't be made or holds something else, another process records into it, or the script has
+            written files there whose names the recording's own have.
     """
     folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
     check_replaceable(folder)
@@ -55,9 +65,20 @@ def replacing(folder: Path) -> Iterator[Path]:
         unfinished.mkdir()
         yield unfinished
         if (unfinished / NAME).exists():
+            _check_names(folder, unfinished)
             if folder.exists():
-                folder.rename(place / _OLD)
+                folder.rename(place / _OLD)  # from where what is not ours comes back by `_put_back`
             unfinished.rename(folder)
+
+
+def _check_names(folder: Path, new: Path) -> None:
+    """Refuse a folder with files of others whose names those of a new run have: one of both would be lost."""
+    others = {path.name for path in folder.iterdir()} - _of_earlier_run(folder) if folder.exists() else set()
+    if clashing := sorted(others & {path.name for path in new.iterdir()}):
+        raise RunError(
+            f"{folder / clashing[0]}: written meanwhile, by the script it seems, and the recording has a file of this "
+            "name too; record into another folder"
+        )
 
 
 @contextmanager
@@ -70,10 +91,23 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def _put_back(place: Path) -> None:
-    """Return an earlier run to its place where a kill or an error came before the new one took it."""
-    folder = place.with_name(place.name[1:].rpartition(_UNFINISHED)[0])
-    if (place / _OLD).exists() and not folder.exists():
-        (place / _OLD).rename(folder)
+    """Return to a run's folder what is not of an earlier run; all, where a kill or an error came before the new one."""
+    folder, old = place.with_name(place.name[1:].rpartition(_UNFINISHED)[0]), place / _OLD
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    elif old.exists():
+        ours = _of_earlier_run(old)
+        _move_into(folder, [path for path in old.iterdir() if path.name not in ours])
+
+
+def _move_into(folder: Path, paths: Iterable[Path]) -> None:
+    """Move files and folders into a folder; one that is there is newer, as of a script that goes on, and stays."""
+    for path in paths:
+        there = folder / path.name
+        if not os.path.lexists(there):
+            path.rename(there)
+        elif path.is_dir() and there.is_dir():
+            _move_into(there, path.iterdir())
 
 
 @contextmanager
