@@ -90,9 +90,14 @@ def test_a_place_where_no_answer_can_go_is_said_before_any_work(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("compare {0}/a {0}/b --json {0}/a/trace.json", "--json {0}/a/trace.json: lies in {0}/a, which is read"),
-        ("compare {0}/b {0}/a --floor {0}/c --html {0}/c/x", "--html {0}/c/x: lies in {0}/c, which is read"),
-        ("curves {0}/b --against {0}/a --markdown {0}/a/x", "--markdown {0}/a/x: lies in {0}/a, which is read"),
+        (
+            "compare {0}/a {0}/b --json {0}/a/trace.json",
+            "--json {0}/a/trace.json: is there and lies in {0}/a, which is read",
+        ),
+        (
+            "compare {0}/b {0}/a --floor {0}/c --html {0}/c/trace.json",
+            "--html {0}/c/trace.json: is there and lies in {0}/c, which is read",
+        ),
         ("doctor {0}/link --json {0}/a/trace.json", "--json {0}/a/trace.json: is {0}/link, which is read"),
     ],
 )
@@ -104,6 +109,11 @@ def test_an_answer_does_not_replace_what_is_read(command: str, said: str, trainp
     done = trainparity(*command.format(tmp_path).split())
     assert done == (2, "", f"{said.format(tmp_path)}; name another file\n")
     assert (tmp_path / "a/trace.json").read_text() == "mine"
+
+
+def test_an_answer_may_lie_beside_what_is_read(trainparity: Command, tmp_path: Path) -> None:
+    done = trainparity("compare", ".", "b", "--json", "answer.json", "--html", "page.html", folder=tmp_path)
+    assert done.returncode == 2 and "which is read" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize(

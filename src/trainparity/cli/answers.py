@@ -114,14 +114,22 @@ def remove_earlier(*paths: Path | None) -> None:
 
 
 def _among(place: Path, named: Mapping[str, object]) -> str | None:
-    """Say that a place is, or lies in, what a command reads, by its options: None if it does not."""
+    """Say that a place is one of what a command reads, by its options, or may be one in a folder that it reads."""
     for name, value in named.items():
         if name in (*_ANSWERS, *_WRITTEN):
             continue
         for source in value if isinstance(value, list) else [value]:
-            if isinstance(source, Path) and source.resolve() in (place, *place.parents):
-                return f"{'is' if source.resolve() == place else 'lies in'} {source}, which is read; name another file"
+            if not isinstance(source, Path):
+                continue
+            if source.resolve() == place:
+                return f"is {source}, which is read; name another file"
+            if source.resolve() in place.parents and place.exists() and place.suffix in _READ:
+                return f"is there and lies in {source}, which is read; name another file"
     return None
+
+
+_READ = (".csv", ".json", ".safetensors", ".yaml")
+"""What files end with that a command may read in a folder."""
 
 
 def _unwritable(path: Path) -> str | None:
