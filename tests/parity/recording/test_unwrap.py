@@ -1,6 +1,7 @@
 """The plain model and its parameters, whatever wraps them."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,3 +98,4 @@ def test_a_wrapper_of_two_optimizers_is_recorded_as_both() -> None:
     assert joined(Both(one, other)).members == [one, other]
     assert joined([Both(one, other)]).members == [one, other]
     assert joined(one) is one
+    assert joined(SimpleNamespace(one=one, other=other)).members == [one, other]

@@ -22,13 +22,13 @@ class Joint(torch.optim.Optimizer):
     """
 
     def __init__(self, members: Sequence[torch.optim.Optimizer], wrapper: Any = None) -> None:
-        """`wrapper` is what the members were found in, if its step makes theirs."""
+        """`wrapper` is what the members were found in; its step, if it has one, makes theirs."""
         # PyTorch's own `__init__` is not called: this is none that the loop has made.
         self.members = list(members)
         self._used = set[int]()  # members that have made a step
         self.inside = False
         """Whether a wrapper's step is being made: until it returns, options are those that its members step with."""
-        self._wrapped = wrapper is not None
+        self._wrapped = callable(getattr(wrapper, "step", None))
         self.keep = False
         """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
         self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
