@@ -2,7 +2,7 @@
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import same_cut
-from trainparity.parity.noise.distance import ALL
+from trainparity.parity.noise.distance import ALL, is_count
 from trainparity.parity.steps.carried import carried_on
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
@@ -20,7 +20,7 @@ def buffers_only(difference: Difference) -> Finding | None:
         return None
     names = [name for name in difference.beyond["buffer"] if name != ALL]
     evidence: Evidence = {"buffers": names, "distance": difference.distance("buffer")}
-    counter = next((name for name in names if name.endswith(_COUNTER)), None)
+    counter = next((name for name in names if is_count(name)), None)
     if counter is None and same_cut(difference):
         return Finding(
             f"only buffers differ, first {some(names)}, over the same samples in the same passes",
@@ -89,6 +89,3 @@ def read_from_buffers(difference: Difference) -> Finding | None:
         f"before: {some(held)}",
         {"buffers": held, "first_output": str(first)},
     )
-
-
-_COUNTER = "num_batches_tracked"

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 
@@ -162,7 +163,8 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     of_weights = kind in ("update", "start", "weight")
     unit = torch.tensor([*stored, max(stored)] if of_weights else layout.unit_roundoff, dtype=torch.float64)
     if kind == "buffer":
-        return unit * _cancellation(trace)
+        exact = [UNIT_ROUNDOFF["fp64"] if is_count(name) else layout.unit_roundoff for name in layout.buffers]
+        return torch.tensor([*exact, layout.unit_roundoff], dtype=torch.float64) * _cancellation(trace)
     if kind == "gradient" and not is_coarse(layout):
         return unit * _shrunk(trace)
     if kind != "update":
@@ -199,6 +201,11 @@ def _shrunk(trace: Trace) -> Tensor:
     longest = lengths.nan_to_num(0.0, posinf=0.0).cummax(0).values
     shrunk = torch.where(lengths > 0, longest / (_TERMS * lengths), 1.0).nan_to_num(1.0).clamp(min=1, max=INFINITE)
     return torch.maximum(shrunk, shrunk[:, -1:])
+
+
+def is_count(buffer: str) -> bool:
+    """Tell whether a buffer, by its name, counts the batches that BatchNorm has seen: no format rounds that."""
+    return buffer.endswith("num_batches_tracked")
 
 
 def _cancellation(trace: Trace) -> Tensor:
