@@ -257,3 +257,44 @@ def test_what_a_class_that_updates_vectors_too_makes_of_signs_is_no_other_update
         _train_beside_adam(parts, 1e-3, seed, tmp_path / name, 0, make=_by_state, coarse=coarse)
     found = compare_folders(tmp_path / "one", tmp_path / "cut")
     assert found.verdict != "different", found.explanation
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_directions_that_gradients_lack_are_no_other_update_without_twins(seed: int, tmp_path: Path) -> None:
+    """Of fewer samples than a matrix has rows half of its update is made of what rounding leaves."""
+    for name, parts in (("one", 1), ("cut", 4)):
+        _train_few(parts, seed, tmp_path / name)
+    found = compare_folders(tmp_path / "one", tmp_path / "cut")
+    assert found.verdict != "different", found.explanation
+
+
+class Block(nn.Module):
+    """A transformer's layer of linear maps, between two of which what is added stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.norm = nn.Linear(8, 32), nn.LayerNorm(32)
+        self.inner, self.outer, self.head = nn.Linear(32, 64), nn.Linear(64, 32), nn.Linear(32, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        stream = self.embedding(images)
+        scores: Tensor = self.head(stream + self.outer(nn.functional.gelu(self.inner(self.norm(stream)))))
+        return scores
+
+
+def _train_few(parts: int, seed: int, folder: Path) -> None:
+    torch.manual_seed(seed)
+    model = Block()
+    matrices = [model.inner.weight, model.outer.weight]
+    rest = [parameter for parameter in model.parameters() if all(parameter is not one for one in matrices)]
+    both, draws = _two(matrices, rest, 1e-2), torch.Generator().manual_seed(1)
+    with trainparity.record(model, both, folder, interval=1):
+        for _ in range(8):
+            images, labels = torch.randn(16, 8, generator=draws), torch.randint(10, (16,), generator=draws)
+            for some, wanted in zip(images.chunk(parts), labels.chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = model(some)
+                (cross_entropy(outputs.float(), wanted) / parts).backward()
+            for optimizer in both:
+                optimizer.step()
+                optimizer.zero_grad()

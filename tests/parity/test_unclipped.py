@@ -256,7 +256,9 @@ def test_hooks_that_clip_each_number_apply_what_the_function_does(coarse: bool, 
     assert compared(reference, partial(hooked, 0.02), tmp_path / "wrong").verdict == "different"
 
 
-def train_scaled(clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin: int) -> None:
+def train_scaled(
+    clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin: int, *, unscales: bool = True
+) -> None:
     """Train for 6 steps under a GradScaler, as `train_in_parts` does without one."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
@@ -270,7 +272,8 @@ def train_scaled(clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin
                 with torch.autocast("cpu", coarse):
                     outputs = model(images)
                 scaler.scale(nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
-            scaler.unscale_(optimizer)
+            if unscales:
+                scaler.unscale_(optimizer)
             clip(model)
             scaler.step(optimizer)
             scaler.update()
@@ -312,3 +315,27 @@ def test_one_gradient_that_is_changed_after_clipping_is_named(factor: float, coa
     else:
         assert (verdict.verdict, verdict.cause) == ("different", "clipping")
         assert "the gradient of 0.bias is changed between clipping and the update" in (verdict.explanation or "")
+
+
+@pytest.mark.parametrize("coarse", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reference", [FUNCTION, HAND], ids=["function", "hand"])
+@pytest.mark.parametrize("limit", [0.3 * 1024, 0.3])
+def test_a_limit_may_carry_the_scale_that_gradients_carry(
+    limit: float, reference: Clip, coarse: torch.dtype, tmp_path: Path
+) -> None:
+    scaled = partial(train_scaled, partial(by_function, limit), 4, coarse, unscales=False)
+    verdict = compared(partial(train_scaled, reference, 1, coarse), scaled, tmp_path)
+    assert verdict.verdict == ("different" if limit == 0.3 else "equivalent"), verdict.explanation
+    assert limit != 0.3 or reference is HAND or verdict.cause == "grad-scaler"
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_limit_of_each_parameter_may_be_a_part_of_its_weight(coarse: bool, tmp_path: Path) -> None:
+    """Adaptive clipping (Brock et al., 2021), of weights that rounding has parted."""
+
+    def adapts(model: nn.Module) -> None:
+        for parameter in model.parameters():
+            nn.utils.clip_grad_norm_([parameter], 0.02 * float(parameter.detach().norm()))
+
+    verdict = compared(partial(train, adapts, 1, coarse), partial(train, adapts, 4, coarse), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

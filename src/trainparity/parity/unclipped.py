@@ -20,24 +20,31 @@ def unclipped(left: Trace, right: Trace, noise: Tensor) -> tuple[Trace, Trace]:
         right: The run that is compared with it.
         noise: The floor of the whole gradient at each step: float64 [T].
     """
-    left, right = _without_scale(left), _without_scale(right)
+    left, right = _without_scale(left, right), _without_scale(right, left)
     return _without_own_clipping(left, right, noise), _without_own_clipping(right, left, noise)
 
 
-def _without_scale(trace: Trace) -> Trace:
-    """Return a trace without the loss scale in gradients that carried it where they were clipped, and are not cut.
+def _without_scale(trace: Trace, other: Trace) -> Trace:
+    """Return a trace without the loss scale in gradients that carried it where they were clipped.
 
-    They are recorded then. A loop may ask for their norm so. Where a limit cuts them it leaves another part.
+    They are recorded then. A loop may ask for their norm so, or cut them at a limit times the scale: at another one it
+    leaves another part.
     """
     arrays = trace.arrays
-    rows = (arrays["scale/clipped"] != 0) & (arrays["clip/cuts"] == 0) & (arrays["scale/left"] == 0)
-    rows = rows & (arrays["scale/value"] > 0)
+    rows = (arrays["scale/clipped"] != 0) & (arrays["scale/left"] == 0) & (arrays["scale/value"] > 0)
+    limits = torch.where(rows, arrays["clip/max_norm"].double() / arrays["scale/value"], arrays["clip/max_norm"])
+    rows &= (arrays["clip/cuts"] == 0) | _are_alike(limits, other.arrays["clip/max_norm"])
     if not rows.any():
         return trace
     factors = torch.where(rows, 1 / arrays["scale/value"], 1.0)
     found = {name: arrays[name] * factors.view(-1, *[1] * (arrays[name].ndim - 1)) for name in _CARRYING}
     found["scale/clipped"] = arrays["scale/clipped"] & ~rows
+    found["clip/max_norm"] = torch.where(rows, limits, arrays["clip/max_norm"])
     return Trace(trace.layout, arrays | found)
+
+
+def _are_alike(limits: Tensor, others: Tensor) -> Tensor:
+    return torch.isclose(limits, others.double(), rtol=1e-6, atol=0.0) if len(limits) == len(others) else limits < 0
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
@@ -45,8 +52,9 @@ def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:
     found = {name: trace.arrays[name].clone() for name in _GRADIENTS} if rows else {}
     for row in rows:
         tolerance = min(max(_SAME_PART, _FLOORS * float(noise[row])), _NO_PART)
-        own = kept_after_backward(trace, row) * (float(trace.arrays["scale/value"][row]) or 1.0)
-        theirs = part_kept(other, row)
+        # What the other run clips carries its loss scale still, or carries none.
+        scale = 1.0 if other.arrays["scale/clipped"][row] else float(trace.arrays["scale/value"][row]) or 1.0
+        own, theirs = kept_after_backward(trace, row) * scale, part_kept(other, row)
         if 0 < own < 1 and abs(own / theirs - 1) <= tolerance:
             for array in found.values():
                 array[row] /= own

@@ -1,6 +1,8 @@
 """Optimizers inside of a wrapper without hooks of its own, which steps with all of them, or with one at a time."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,66 @@ def test_a_scheduler_finds_the_step_of_a_wrapper_that_is_recorded(tmp_path: Path
             held.step()
             scheduler.step()
     assert load(tmp_path).arrays["setting/lr"][:, 0].tolist() == [0.05, 0.025, 0.0125]
+
+
+def pair(model: nn.Linear) -> list[torch.optim.Optimizer]:
+    return [torch.optim.SGD([model.weight], lr=0.1), torch.optim.SGD([model.bias], lr=0.1)]
+
+
+def test_a_copy_of_a_wrapper_that_is_recorded_steps_for_itself_and_the_wrapper_is_left_as_it_was(
+    tmp_path: Path,
+) -> None:
+    model = nn.Linear(4, 4)
+    wrapper = Wrapper(pair(model), lambda _: [0, 1])
+    with trainparity.record(model, wrapper, tmp_path, interval=1):  # type: ignore[arg-type]
+        model(torch.ones(2, 4)).sum().backward()
+        wrapper.step()
+        other, others = copy.deepcopy((model, wrapper))
+        before = model.weight.detach().clone()
+        other(torch.ones(2, 4)).sum().backward()
+        others.step()
+        assert torch.equal(model.weight, before) and not torch.equal(other.weight, before)
+    assert "step" not in vars(wrapper) and load(tmp_path).layout.made == 1
+
+
+def test_a_wrapper_whose_step_cannot_be_set_is_recorded(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Frozen:
+        one: torch.optim.Optimizer
+        other: torch.optim.Optimizer
+
+        def step(self) -> None:
+            self.one.step()
+            self.other.step()
+
+    model = nn.Linear(4, 4)
+    frozen = Frozen(*pair(model))
+    with trainparity.record(model, frozen, tmp_path, interval=1):  # type: ignore[arg-type]
+        for _ in range(2):
+            model(torch.ones(2, 4)).sum().backward()
+            frozen.step()
+    assert load(tmp_path).layout.made == 2
+
+
+def train_by(whole: bool, parts: int, folder: Path, twin: int) -> None:
+    """Train with what a wrapper holds, by its own step or the loop's; its spare one makes none."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 10)
+    held = [*pair(model), torch.optim.AdamW([model.weight], lr=0.1)]
+    wrapper, draws = Wrapper(held, lambda _: [0, 1]), torch.Generator().manual_seed(1)
+    with trainparity.record(model, wrapper, folder, twin=twin, interval=1):  # type: ignore[arg-type]
+        for _ in range(4):
+            model.zero_grad()
+            images = torch.randn(16, 4, generator=draws)
+            for some, labels in zip(images.chunk(parts), LABELS.chunk(parts), strict=True):
+                (nn.functional.cross_entropy(model(some), labels) / parts).backward()
+            if whole:
+                wrapper.step()
+            else:
+                held[0].step()
+                held[1].step()
+
+
+def test_a_loop_may_step_with_what_a_wrapper_holds_itself(tmp_path: Path) -> None:
+    verdict = compared(partial(train_by, True, 1), partial(train_by, False, 4), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation

@@ -82,7 +82,9 @@ def is_clipped_otherwise(difference: Difference) -> bool:
     """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
     kept, calls = _kept(difference), difference.numbers("clip/calls")
-    other_limit = max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > 1e-6 * max(limits)
+    other_limit = (
+        max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > _of_weights(difference) * max(limits)
+    )
     uncut = max(cuts) > 0 and not min(calls)
     if (other_limit or uncut) and max(kept) > 1 - GROWN > min(kept):
         return not _clipped_inside_the_step(difference, max(kept) / min(kept))
@@ -93,6 +95,16 @@ def is_clipped_otherwise(difference: Difference) -> bool:
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
     noise = difference.margin * difference.noise("gradient")  # of the norms
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
+
+
+def _of_weights(difference: Difference) -> float:
+    """Return by which part limits may differ that are computed from weights, which rounding has parted (AGC)."""
+    parted = difference.distances("start")[difference.row, :-1].nan_to_num(0.0, posinf=0.0)
+    return max(1e-6, min(_PARTED, float(parted.max()) if parted.numel() else 0.0))
+
+
+_PARTED = 0.01
+"""The same, at most: limits that differ by more are other ones."""
 
 
 def _shortened_alike(difference: Difference) -> bool:

@@ -28,7 +28,7 @@ class Joint(torch.optim.Optimizer):
         self._used = set[int]()  # members that have made a step
         self.inside = False
         """Whether a wrapper's step is being made: until it returns, options are those that its members step with."""
-        self._wrapped = callable(getattr(wrapper, "step", None))
+        self._wrapper = wrapper
         self.keep = False
         """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
         self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -43,19 +43,21 @@ class Joint(torch.optim.Optimizer):
         """Of the hooks that see each member's step begin."""
         self.handles_after = [member.register_step_post_hook(self._ends) for member in self.members]
         """Of those that see it end."""
-        if self._wrapped:
-            self._end_with(wrapper)
+        self._put_back = self._end_with(wrapper)
 
     @property
     def in_use(self) -> list[torch.optim.Optimizer]:
         """The members but for spare ones, as to change to later: others hold their parameters, and they never step."""
-        if not self._used:
+        if not self._used and self._wrapper is None:
             return self.members
-        return [member for member in self.members if id(member) in self._used or not self._is_spare(member)]
-
-    def _is_spare(self, member: torch.optim.Optimizer) -> bool:
-        others = {id(p) for other in self.members if other is not member for p in _held(other)}
-        return others.issuperset(map(id, _held(member)))
+        found = []
+        for place, member in enumerate(self.members):
+            # Before any has made a step the first of those that hold a parameter is taken to be the one that will.
+            others = (one for one in (self.members if self._used else self.members[:place]) if one is not member)
+            spare = {id(p) for other in others for p in _held(other)}.issuperset(map(id, _held(member)))
+            if id(member) in self._used or not spare:
+                found.append(member)
+        return found
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -110,12 +112,17 @@ class Joint(torch.optim.Optimizer):
         if len(self._made | self._skipped) == len(self.members) and not in_backward():
             self.end()
 
-    def _end_with(self, wrapper: Any) -> None:
-        """Let a step end with that of the wrapper, whichever of the members it calls."""
-        step = wrapper.step
+    def _end_with(self, wrapper: Any) -> Callable[[], None] | None:
+        """Let a step end with that of the wrapper, whichever of the members it calls; return what undoes it."""
+        step = getattr(wrapper, "step", None)
+        if not callable(step):
+            return None
+        of_any = getattr(step, "__func__", None)
 
         @wraps(step)
-        def call(_: Any, *inputs: Any, **keywords: Any) -> Any:
+        def call(itself: Any, *inputs: Any, **keywords: Any) -> Any:
+            if itself is not wrapper and of_any is not None:  # a copy of it
+                return of_any(itself, *inputs, **keywords)
             self.inside = True
             try:
                 made = step(*inputs, **keywords)
@@ -125,7 +132,27 @@ class Joint(torch.optim.Optimizer):
                 self.inside = False
             return made
 
-        wrapper.step = MethodType(call, wrapper)  # as a scheduler wants to find it
+        own = vars(wrapper).get("step")
+        ours = MethodType(call, wrapper)  # as a scheduler wants to find it
+        try:
+            wrapper.step = ours
+        except AttributeError:  # it can't be set, as of a frozen dataclass
+            return None
+
+        def put_back() -> None:
+            if vars(wrapper).get("step") is ours:
+                del wrapper.step
+                if own is not None:
+                    wrapper.step = own
+
+        return put_back
+
+    def release(self) -> None:
+        """Leave the members, and their wrapper, as they were."""
+        for handle in (*self.handles, *self.handles_after):
+            handle.remove()
+        if self._put_back:
+            self._put_back()
 
     @unseen
     def _end_inside(self) -> None:
@@ -133,7 +160,7 @@ class Joint(torch.optim.Optimizer):
 
     def skips(self, member: torch.optim.Optimizer) -> bool:
         """Note that a loss scaler has asked a member, or what holds all, for a step; tell whether none was made."""
-        if self._wrapped:
+        if self._put_back:
             last, self._last = self._last, None
             return last is None
         if self._last is member:

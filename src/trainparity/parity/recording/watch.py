@@ -100,6 +100,8 @@ class StepWatch:
         self.forward.close()
         self.backward.close()
         self.around.remove()
+        if isinstance(self.optimizer, Joint):
+            self.optimizer.release()
         self._meeting.close()
         self.clipping.close()
         self._loss.close()

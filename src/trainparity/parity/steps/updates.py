@@ -30,7 +30,8 @@ def made_otherwise(step: StepPair) -> list[str]:
     coarse = is_coarse(left.layout)
     narrow = ~(coarse | decomposed(left.layout))  # there the floor excuses nothing but what gradients are apart
     more &= apart > _ROUNDED * torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
-    alike = step.noise("update") <= 1 / _OF_EQUALS  # else twins' updates have little in common
+    # Else twins' updates have little in common, or it is not known what they have.
+    alike = step.noise("update") <= 1 / _OF_EQUALS and step.floor.calibrated
     further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
     return step.named(more & (further | _given_the_same(step) | (_explained(step) & ~narrow)))
 
