@@ -74,6 +74,7 @@ def test_a_mistake_in_a_check_is_said() -> None:
             "(--against gradaccum:3); allowed: a multiple of 3",
         ),
         ({"options": {"depth": 2}}, "--options: depth: unknown key: 'depth' is not one of hidden, "),
+        ({"dataset": "{name: fak}"}, "--dataset: name: 'fak' is not one of digits, "),
         ({"optimizer": "{name: adam, lr: -1.0}"}, "--optimizer: lr: -1.0: input should be greater than 0"),
     ],
 )

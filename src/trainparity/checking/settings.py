@@ -18,6 +18,7 @@ _HERE = Path("check")
 _OPTIONS = {
     "accelerator": "--accelerator",
     "curves.seeds": "--seeds",
+    "dataset": "--dataset",
     "parity.margin": "--margin",
     "parity.window": "--window",
     "train.clip_norm": "--clip-norm",
