@@ -48,16 +48,15 @@ class Joint(torch.optim.Optimizer):
     @property
     def in_use(self) -> list[torch.optim.Optimizer]:
         """The members but for spare ones, as to change to later: others hold their parameters, and they never step."""
-        if not self._used and self._wrapper is None:
+        if len(self._used) == len(self.members) or (not self._used and self._wrapper is None):
             return self.members
-        found = []
-        for place, member in enumerate(self.members):
-            # Before any has made a step the first of those that hold a parameter is taken to be the one that will.
-            others = (one for one in (self.members if self._used else self.members[:place]) if one is not member)
-            spare = {id(p) for other in others for p in _held(other)}.issuperset(map(id, _held(member)))
-            if id(member) in self._used or not spare:
-                found.append(member)
-        return found
+        return [one for place, one in enumerate(self.members) if id(one) in self._used or not self._is_spare(place)]
+
+    def _is_spare(self, place: int) -> bool:
+        """Tell whether others hold all that a member does: before any has stepped, those that come before it."""
+        others = self.members[:place] + (self.members[place + 1 :] if self._used else [])
+        held = {id(parameter) for other in others for parameter in _held(other)}
+        return held.issuperset(map(id, _held(self.members[place])))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
