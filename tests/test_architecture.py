@@ -62,7 +62,7 @@ BELOW: dict[str, set[str]] = {
     },
     "pipeline": {
         "errors", "extras", "validation", "params", "records", "environment", "placement", "closure", "data",
-        "workloads", "launch", "hashing", "observed", "parentage",
+        "workloads", "launch", "hashing", "observed", "ownership", "parentage",
         "claims.quantities", "claims.schema", "claims.weights",
     },
     "loading": {
