@@ -61,8 +61,10 @@ def repro(
         extras.require("jinja2")  # which the last stage needs: better said before anything trains
     chosen = stages or []
     if Path(starter.PIPELINE).exists():
-        code = reproduce(*chosen)
-        return code or unjudged(parameters.load(Path(starter.PARAMS)), chosen)
+        code, params = reproduce(*chosen), Path(starter.PARAMS)
+        if code or not params.exists():  # of a pipeline that is none of ours
+            return code
+        return unjudged(parameters.load(params), chosen)
     if stages:
         raise UserError(
             f"there is no {starter.PIPELINE} in {Path.cwd()}: without it `trainparity repro` takes no stage"
