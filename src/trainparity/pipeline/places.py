@@ -20,7 +20,8 @@ METRICS = "metrics.json"
 """What the stage `experiment` replaces, which only DVC runs."""
 
 _PIPELINE, _LOCK = Path("dvc.yaml"), Path("dvc.lock")
-_KEPT = Path(".trainparity/kept")
+KEPT = Path(".trainparity/kept")
+"""Trained references, the last of each entry; it can be removed at any time."""
 
 
 def check_first() -> None:
@@ -32,7 +33,7 @@ def check_first() -> None:
     Raises:
         UserError: names what is there.
     """
-    if VALID.exists() or _KEPT.exists() or (_LOCK.is_file() and str(VALID) in _LOCK.read_text(encoding="utf-8")):
+    if VALID.exists() or KEPT.exists() or (_LOCK.is_file() and str(VALID) in _LOCK.read_text(encoding="utf-8")):
         return
     names = (*PLACES, METRICS) if _PIPELINE.exists() else PLACES
     if there := [name for name in names if _holds_something(Path(name))]:

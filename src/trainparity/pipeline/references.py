@@ -10,13 +10,11 @@ from trainparity.data.manifest import Manifest
 from trainparity.environment import Environment
 from trainparity.launch.runs import reference_that_is_there, run_reference
 from trainparity.params import COUNTERPART, Params, reference_name
+from trainparity.pipeline.places import KEPT
 from trainparity.records import layout
 from trainparity.records.base import Record, RecordError
 from trainparity.records.files import replacing
 from trainparity.records.run import Status
-
-_KEPT = Path(".trainparity/kept")
-"""Trained references, the last of each entry; it can be removed at any time."""
 
 
 class Needed(Record):
@@ -53,7 +51,7 @@ def train_references(params: Params, environment: Environment, *, runs: Path, da
     """
     with suppress(RecordError):  # of a dataset that is damaged the ranks tell
         params.check_samples(Manifest.of(data).samples, Path("params.yaml"))
-    kept = _KEPT / runs if not runs.is_absolute() else runs / ".kept"
+    kept = KEPT / runs if not runs.is_absolute() else runs / ".kept"
     there = {
         name: reference_that_is_there(params, environment, name, runs=kept, data=data) for name in params.references
     }

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.clipping import GROWN, is_clipped_otherwise, part_kept, parts_kept
+from trainparity.parity.causes.clipping import GROWN, furthest_parts, is_clipped_otherwise, part_kept
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import adds_up, own_gradients_agree, parameters_beyond
 from trainparity.parity.noise.distance import sketches
@@ -187,7 +187,7 @@ def _changed_besides_clipping(difference: Difference) -> bool:
     """
     calls = difference.numbers("clip/calls")
     units = max(unit for trace in difference.traces for unit in trace.layout.stored().values())
-    apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts_kept(difference)]
+    apart = furthest_parts(difference)
     rounded = GROWN + 2 * units
     return calls[0] == calls[1] > 0 and min(apart) <= rounded and max(apart) > max(_CHANGED, 16 * rounded)
 

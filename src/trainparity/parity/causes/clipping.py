@@ -136,7 +136,7 @@ GROWN = 1e-4
 """Part of its norm by which a gradient may be longer after clipping, for rounding."""
 
 
-def parts_kept(difference: Difference) -> list[Tensor]:
+def _parts_kept(difference: Difference) -> list[Tensor]:
     """Return for each run which part of each held parameter's gradient is applied, relative to that of all: [held]."""
     held = facts.held(difference)
     found = []
@@ -146,14 +146,19 @@ def parts_kept(difference: Difference) -> list[Tensor]:
     return found
 
 
+def furthest_parts(difference: Difference) -> list[float]:
+    """Return for each run how far a parameter's part is from that of all, at most: 0 where one call has kept it."""
+    return [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in _parts_kept(difference)]
+
+
 def _which_in_parts(difference: Difference) -> int | None:
     """Return which run keeps other parts of some parameters' gradients, where the other keeps one part of all."""
     units = max(max(trace.layout.unit_roundoff, *trace.layout.stored().values()) for trace in difference.traces)
-    parts, kept = parts_kept(difference), _kept(difference)
+    parts, kept = _parts_kept(difference), _kept(difference)
     grown = any((part * of > 1 + GROWN + 2 * units).any() for part, of in zip(parts, kept, strict=True))
     if not max(difference.numbers("clip/calls")) or grown:
         return None  # no clipping makes a gradient longer
-    apart = [float((part - 1).abs().amax()) if part.numel() else 0.0 for part in parts]
+    apart = furthest_parts(difference)
     several = apart.index(max(apart))
     # In one call all are shortened alike, or are not in it: what else differs is no clipping.
     left_out = bool((parts[several] * kept[several] > 1 - GROWN).any())
@@ -178,7 +183,7 @@ def clipped_in_parts(difference: Difference) -> Finding | None:
     if not difference.may_be_update or several is None:
         return None
     kept = _kept(difference)
-    least, most = (float(of * kept[several]) for of in parts_kept(difference)[several].aminmax())
+    least, most = (float(of * kept[several]) for of in _parts_kept(difference)[several].aminmax())
     return Finding(
         f"{difference.runs[several]} keeps {exact(least, 4)} to {exact(most, 4)} of its parameters' gradients: "
         f"groups of them are clipped apart; {difference.runs[1 - several]} keeps {exact(kept[1 - several], 4)} of all",

@@ -11,7 +11,7 @@ from trainparity.parity.recording import intercept
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.shards import full
-from trainparity.parity.recording.unwrap import optimizers_inside, unwrap_optimizer
+from trainparity.parity.recording.unwrap import plain_optimizers, unwrap_optimizer
 
 NO_CLIP = -1.0
 """The limit and the norm of a step without clipping."""
@@ -92,7 +92,7 @@ class ClippingHooks(intercept.Listener):
     def unscaling(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that the loss scale is taken away."""
         if self.active and belongs(optimizer, self.optimizer):
-            self._unscaled |= {id(unwrap_optimizer(inside)) for inside in optimizers_inside(optimizer) or [optimizer]}
+            self._unscaled |= set(map(id, plain_optimizers(optimizer)))
 
     def scaler_stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that the loss scale will not be in the update."""

@@ -6,8 +6,7 @@ import sys
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.joint import Joint
-from trainparity.parity.recording.unwrap import own_part
+from trainparity.parity.recording.joint import members_in_use
 
 
 def made_in_double(optimizer: torch.optim.Optimizer) -> bool:
@@ -15,8 +14,7 @@ def made_in_double(optimizer: torch.optim.Optimizer) -> bool:
 
     Where the number of steps stays a tensor, as for a GPU's sake, they are made in float32.
     """
-    members = optimizer.in_use if isinstance(optimizer, Joint) else [own_part(optimizer)]
-    return all(map(_is_plain, members)) and not _is_compiled()
+    return all(map(_is_plain, members_in_use(optimizer))) and not _is_compiled()
 
 
 def _is_plain(optimizer: torch.optim.Optimizer) -> bool:

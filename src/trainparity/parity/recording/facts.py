@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import is_inexact, is_packed, number_format, stored_in, where_float64_is
-from trainparity.parity.recording.joint import Joint
+from trainparity.parity.recording.joint import class_of, members_in_use
 from trainparity.parity.recording.snapshot import norms
 from trainparity.parity.recording.stacks import on_cpu
 from trainparity.parity.recording.tensors import shape_of
@@ -37,10 +37,10 @@ def layout_of(
         "tied": {name: first[id(p)] for name, p in every if first[id(p)] != name},
         "modal": [name for name, module in modules if _has_modes(module)],
         "dropped": {name: float(module.p) for name, module in modules if isinstance(module, _Dropout) and module.p},
-        "optimizer": "+".join(dict.fromkeys(type(member).__name__ for member in _members(optimizer))),
+        "optimizer": class_of(members_in_use(optimizer)),
         "optimizers": _classes(optimizer, parameters),
-        "without_limit": all(map(_is_without_limit, _members(optimizer))),
-        "hooked": any(map(_is_hooked, _members(optimizer))),
+        "without_limit": all(map(_is_without_limit, members_in_use(optimizer))),
+        "hooked": any(map(_is_hooked, members_in_use(optimizer))),
         "choices": _choices(optimizer),
     }
 
@@ -56,7 +56,9 @@ _TO_INITIALISE = 12
 
 def _classes(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the class of the optimizer that holds a parameter, by its name; of one class there is nothing to tell."""
-    held = {id(p): name for one in _members(optimizer) for group, name in _named_groups(one) for p in group["params"]}
+    held = {
+        id(p): name for one in members_in_use(optimizer) for group, name in _named_groups(one) for p in group["params"]
+    }
     if len({*held.values()}) < 2:
         return {}
     return {name: held[id(p)] for name, p in parameters.items() if id(p) in held}
@@ -72,10 +74,6 @@ def _named_groups(optimizer: torch.optim.Optimizer) -> Iterator[tuple[dict[str, 
     for group in groups:
         ways = ", ".join(f"{key}: {bool(group.get(key))}" for key in chosen)
         yield group, f"{kind} ({ways})" if ways else kind
-
-
-def _members(optimizer: torch.optim.Optimizer) -> Sequence[torch.optim.Optimizer]:
-    return optimizer.in_use if isinstance(optimizer, Joint) else [own_part(optimizer)]
 
 
 def _is_without_limit(optimizer: torch.optim.Optimizer) -> bool:

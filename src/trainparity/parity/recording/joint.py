@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording.apart import in_backward, unseen
-from trainparity.parity.recording.unwrap import optimizers_inside, unwrap_optimizer
+from trainparity.parity.recording.unwrap import optimizers_inside, own_part, plain_optimizers, unwrap_optimizer
 
 
 class Joint(torch.optim.Optimizer):
@@ -197,10 +197,10 @@ def joined(optimizers: Any) -> Any:
     So are those that a wrapper without hooks of its own holds, as one of Muon and of Adam for the rest.
     """
     if not isinstance(optimizers, list | tuple | Mapping):
-        inside = optimizers_inside(optimizers)
-        return _joint([*map(unwrap_optimizer, inside)], optimizers) if len(inside) > 1 else optimizers
+        several = len(optimizers_inside(optimizers)) > 1
+        return _joint(plain_optimizers(optimizers), optimizers) if several else optimizers
     given = optimizers.values() if isinstance(optimizers, Mapping) else optimizers
-    members = [unwrap_optimizer(inside) for one in given for inside in (optimizers_inside(one) or [one])]
+    members = [member for one in given for member in plain_optimizers(one)]
     if not members:
         kind = type(optimizers).__name__
         raise TypeError(f"the optimizer is a {kind} that holds none; give one, or a list of those that step together")
@@ -211,9 +211,18 @@ def joined(optimizers: Any) -> Any:
 
 def _joint(members: Sequence[torch.optim.Optimizer], wrapper: Any = None) -> Joint:
     # Called what its members are: an optimizer for each parameter is no other kind than one for all.
-    name = "+".join(dict.fromkeys(type(member).__name__ for member in members))
-    made: Joint = type(name, (Joint,), {})(members, wrapper)
+    made: Joint = type(class_of(members), (Joint,), {})(members, wrapper)
     return made
+
+
+def class_of(members: Sequence[torch.optim.Optimizer]) -> str:
+    """Name the classes of optimizers that step together, each once."""
+    return "+".join(dict.fromkeys(type(member).__name__ for member in members))
+
+
+def members_in_use(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """Return what makes the steps of a recorded optimizer: those in use of several, else this rank's part of it."""
+    return optimizer.in_use if isinstance(optimizer, Joint) else [own_part(optimizer)]
 
 
 def _held(optimizer: torch.optim.Optimizer) -> list[Tensor]:

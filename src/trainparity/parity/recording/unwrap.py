@@ -86,6 +86,11 @@ def optimizers_inside(optimizer: Any) -> list[torch.optim.Optimizer]:
     return [*{id(one): one for one in found}.values()]
 
 
+def plain_optimizers(optimizer: Any) -> list[torch.optim.Optimizer]:
+    """Return what `unwrap_optimizer` returns of one; of a wrapper of several without hooks of its own, of each."""
+    return [*map(unwrap_optimizer, optimizers_inside(optimizer) or [optimizer])]
+
+
 def _has_hooks(optimizer: Any) -> bool:
     """Tell whether hooks can be set on an optimizer's step: by PyTorch's own `__init__`, or as it takes them itself."""
     if not isinstance(optimizer, torch.optim.Optimizer):
