@@ -247,13 +247,17 @@ LAUGHS += "".join(f"a{n}: &a{n} {{0}}{', '.join([f'*a{n - 1}'] * 10)}{{1}}\n" fo
         (r'"\e[2J": 1', r"p.yaml: \x1b[2J: unknown key"),
         ("\n".join(f"key-{number}: 1" for number in range(999)), "p.yaml: and "),
         (f"configs: {{{'x' * 101}: {{}}}}", "is no name; allowed: words of"),
+        ("configs:", "p.yaml: configs: empty; allowed: keys and their values"),
+        ("train: 5", "p.yaml: train: 5; allowed: keys and their values"),
+        ("scales: [1]", "p.yaml: scales: [1]; allowed: keys and their values"),
+        (b"train:\n  seed: 1  # \xe9t\xe9", "p.yaml: not UTF-8: byte 0xe9 in line 2"),
         ("- 1", "p.yaml: must be a mapping with the keys scale, scales, parallel"),
         (None, "p.yaml: no such file"),
     ],
 )
-def test_a_file_that_is_no_params_file_is_named(tmp_path: Path, text: str | None, expected: str) -> None:
+def test_a_file_that_is_no_params_file_is_named(tmp_path: Path, text: str | bytes | None, expected: str) -> None:
     if text is not None:
-        (tmp_path / "p.yaml").write_text(text)
+        (tmp_path / "p.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ParamsError, match=re.escape(expected)):
         load(tmp_path / "p.yaml")
 

@@ -72,7 +72,8 @@ def read_yaml(path: Path) -> Any:
     except FileNotFoundError:
         raise ParamsError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path}: not YAML: {error}") from None
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ParamsError(f"{path}: not UTF-8: byte {error.object[error.start]:#04x} in line {line}") from None
 
 
 def parse_yaml(text: str, name: str) -> Any:
@@ -179,6 +180,10 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
             short = mistake["type"] == "too_short"
             number = f"at least {context['min_length']}" if short else f"at most {context['max_length']}"
             text = f"{_SHORT.repr(value) if value else 'empty'}; allowed: {number}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            text = f"{'empty' if value is None else _SHORT.repr(value)}; allowed: keys and their values"
+        case "list_type":
+            text = f"{'empty' if value is None else _SHORT.repr(value)}; allowed: a list"
         case "string_type" | "invalid_key" if is_key or mistake["type"] == "invalid_key":
             del keys[-1]
             text = f"the key {_SHORT.repr(value)}{_WRITTEN.get(repr(value), '')} is no text in YAML: put it into quotes"
