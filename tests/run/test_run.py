@@ -123,6 +123,9 @@ def test_only_a_run_of_ours_is_replaced(tmp_path: Path) -> None:
     done = trainparity("run", "runs/a", *command, cwd=tmp_path)
     assert done.returncode == 2 and "runs/a holds something else" in done.stderr
     assert (tmp_path / "runs/a/thesis.tex").read_text() == "mine"
+    (tmp_path / "runs/a/run.json").write_text('{"made by": "another tool"}')
+    done = trainparity("run", "runs/a", *command, cwd=tmp_path)
+    assert done.returncode == 2 and "runs/a holds something else" in done.stderr and "earlier run" not in done.stderr
     for steps in (2, 3):
         assert trainparity("run", "runs/b", *command[:3], steps, *command[4:], cwd=tmp_path).returncode == 0
         assert len(Trace.load(tmp_path / "runs/b").layout.steps) == steps

@@ -11,7 +11,6 @@ from trainparity.cli import answers, pages
 from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, Margin, command
 from trainparity.errors import StoppedBySignal, UserError
-from trainparity.records.recorded import NAME
 from trainparity.running.errors import RunError
 
 Twins = Annotated[int, typer.Option(help="Runs more, with weights moved by half an ulp: the noise floor.", min=0)]
@@ -38,9 +37,10 @@ def run(
     each twin, so it must start the same way each time: remove checkpoints that it resumes from.
     """
     from trainparity.running.command import Command, Runner
+    from trainparity.running.folder import holds_run
     from trainparity.running.record import NothingRecorded, Settings, record_command
 
-    stays = f"; {folder} holds the earlier run still" if (folder / NAME).exists() else ""
+    stays = f"; {folder} holds the earlier run still" if holds_run(folder) else ""
 
     def work() -> int:
         with Runner(several=twins > 0) as runner:

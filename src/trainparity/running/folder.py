@@ -26,8 +26,13 @@ _RUN, _OLD = "run", "old"
 
 def check_replaceable(folder: Path) -> None:
     """Refuse a folder that holds something and no earlier run of ours."""
-    if not is_free(folder) and not _of_earlier_run(folder):
+    if not is_free(folder) and not holds_run(folder):
         raise RunError(f"{folder} holds something else than a run of `trainparity run`; name another folder")
+
+
+def holds_run(folder: Path) -> bool:
+    """Tell whether there is an earlier run of ours in a folder."""
+    return bool(_of_earlier_run(folder))
 
 
 def _of_earlier_run(folder: Path) -> set[str]:
