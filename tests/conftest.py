@@ -36,8 +36,11 @@ def missing(mark: str) -> str | None:
         case _:
             if not shutil.which("docker"):
                 return "no docker command"
-            engine = subprocess.run(["docker", "info"], capture_output=True, check=False)
-            return None if engine.returncode == 0 else "no Docker engine answers"
+            if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+                return "no Docker engine answers"
+            # They name networks, ports and containers of the engine that all of them share, and take half an hour.
+            alone = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) == 1
+            return None if alone else "not beside other tests; `.venv/bin/pytest tests/docker` runs them"
 
 
 def pytest_configure() -> None:
