@@ -11,7 +11,7 @@ from trainparity.parity.recording import intercept
 from trainparity.parity.recording.apart import unseen
 from trainparity.parity.recording.joint import Joint, belongs
 from trainparity.parity.recording.shards import full
-from trainparity.parity.recording.unwrap import plain_optimizers, unwrap_optimizer
+from trainparity.parity.recording.unwrap import plain_optimizers
 
 NO_CLIP = -1.0
 """The limit and the norm of a step without clipping."""
@@ -103,7 +103,7 @@ class ClippingHooks(intercept.Listener):
         if not belongs(optimizer, self.optimizer):
             return
         if isinstance(self.optimizer, Joint):
-            self.updated = not self.optimizer.skips(unwrap_optimizer(optimizer))
+            self.updated = not self.optimizer.skips(plain_optimizers(optimizer))
         if self.on_skipped and not self.updated:
             self.on_skipped()
         self.updated = False

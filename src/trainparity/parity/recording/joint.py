@@ -1,9 +1,8 @@
 """Several optimizers whose steps make one: one for each parameter, as where backward itself makes the updates."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from types import MethodType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from trainparity.parity.recording.apart import in_backward, unseen
 from trainparity.parity.recording.unwrap import optimizers_inside, own_part, plain_optimizers, unwrap_optimizer
+from trainparity.parity.recording.wrappers import watch_step
 
 
 class Joint(torch.optim.Optimizer):
@@ -43,7 +43,7 @@ class Joint(torch.optim.Optimizer):
         """Of the hooks that see each member's step begin."""
         self.handles_after = [member.register_step_post_hook(self._ends) for member in self.members]
         """Of those that see it end."""
-        self._put_back = self._end_with(wrapper)
+        self._left_alone = watch_step(wrapper, self._stepping)
 
     @property
     def in_use(self) -> list[torch.optim.Optimizer]:
@@ -111,57 +111,31 @@ class Joint(torch.optim.Optimizer):
         if len(self._made | self._skipped) == len(self.members) and not in_backward():
             self.end()
 
-    def _end_with(self, wrapper: Any) -> Callable[[], None] | None:
-        """Let a step end with that of the wrapper, whichever of the members it calls; return what undoes it."""
-        step = getattr(wrapper, "step", None)
-        if not callable(step):
-            return None
-        of_any = getattr(step, "__func__", None)
-
-        @wraps(step)
-        def call(itself: Any, *inputs: Any, **keywords: Any) -> Any:
-            if itself is not wrapper and of_any is not None:  # a copy of it
-                return of_any(itself, *inputs, **keywords)
-            self.inside = True
-            try:
-                made = step(*inputs, **keywords)
-                if not in_backward():
-                    self._end_inside()
-            finally:
-                self.inside = False
-            return made
-
-        own = vars(wrapper).get("step")
-        ours = MethodType(call, wrapper)  # as a scheduler wants to find it
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        """End a step with that of the wrapper, whichever of the members it calls."""
+        self.inside = True
         try:
-            wrapper.step = ours
-        except AttributeError:  # it can't be set, as of a frozen dataclass
-            return None
-
-        def put_back() -> None:
-            if vars(wrapper).get("step") is ours:
-                del wrapper.step
-                if own is not None:
-                    wrapper.step = own
-
-        return put_back
+            yield
+            if not in_backward():
+                self.end()
+        finally:
+            self.inside = False
 
     def release(self) -> None:
         """Leave the members, and their wrapper, as they were."""
         for handle in (*self.handles, *self.handles_after):
             handle.remove()
-        if self._put_back:
-            self._put_back()
+        if self._left_alone:
+            self._left_alone()
 
-    @unseen
-    def _end_inside(self) -> None:
-        self.end()
-
-    def skips(self, member: torch.optim.Optimizer) -> bool:
-        """Note that a loss scaler has asked a member, or what holds all, for a step; tell whether none was made."""
-        if self._put_back:
+    def skips(self, asked: Sequence[torch.optim.Optimizer]) -> bool:
+        """Note that a loss scaler has asked a member, or all of a wrapper, for a step; tell whether none was made."""
+        if len(asked) > 1:
+            self.end()
             last, self._last = self._last, None
             return last is None
+        member = asked[0]
         if self._last is member:
             self._last = None
             return False
@@ -173,6 +147,7 @@ class Joint(torch.optim.Optimizer):
         self._skipped.clear()
         return none
 
+    @unseen
     def end(self) -> None:
         """End a step that members have begun, if any, with the gradients as each of them used it."""
         if not self._made:
