@@ -207,3 +207,55 @@ def train_by(whole: bool, parts: int, folder: Path, twin: int) -> None:
 def test_a_loop_may_step_with_what_a_wrapper_holds_itself(tmp_path: Path) -> None:
     verdict = compared(partial(train_by, True, 1), partial(train_by, False, 4), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
+
+
+class Lookahead(Wrapper):
+    """Pulls weights back to slow ones after every third step of all that it holds."""
+
+    def __init__(self, held: list[torch.optim.Optimizer], alpha: float) -> None:
+        super().__init__(held, lambda _: [0, 1])
+        self.alpha, self.fast = alpha, [p for group in self.param_groups for p in group["params"]]
+        self.slow = [p.detach().clone() for p in self.fast]
+
+    def step(self) -> None:
+        super().step()
+        if self.made % 3 == 0:
+            with torch.no_grad():
+                for fast, slow in zip(self.fast, self.slow, strict=True):
+                    fast.copy_(slow.lerp_(fast, self.alpha))
+
+
+def lookahead(alpha: float, model: nn.Sequential) -> Wrapper:
+    return Lookahead([sgd(model[0]), adam(model[-1])], alpha)
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("alpha", [0.5, 0.25])
+def test_what_a_wrapper_does_after_its_members_is_of_its_step(alpha: float, coarse: bool, tmp_path: Path) -> None:
+    reference, test = (partial(train, partial(lookahead, by), parts, coarse) for by, parts in ((0.5, 1), (alpha, 4)))
+    verdict = compared(reference, test, tmp_path)
+    expected = ("equivalent", None, None) if alpha == 0.5 else ("different", "update", 2)
+    assert (verdict.verdict, verdict.cause, verdict.step) == expected, verdict.explanation
+
+
+def test_a_member_that_steps_twice_in_a_step_makes_one(tmp_path: Path) -> None:
+    def make(model: nn.Sequential) -> Wrapper:
+        return Wrapper([sgd(model[0]), adam(model[-1])], lambda _: [0, 0, 1])
+
+    train(make, 1, False, tmp_path, 0)
+    sketches = load(tmp_path).arrays
+    moved = sketches["weight/sketch"] != sketches["start/sketch"]
+    assert moved.any(2).all().item() and len(moved) == 6
+
+
+def test_a_wrapper_is_let_go_where_another_optimizer_is_recorded_in_its_place(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
+    first, second = Wrapper(pair(model), lambda _: [0, 1]), Wrapper(pair(model), lambda _: [0, 1])
+    step = Wrapper.step
+    with trainparity.record(model, first, tmp_path, interval=1) as recorder:  # type: ignore[arg-type]
+        for wrapper in (first, second):
+            recorder.go_on_with(wrapper)  # type: ignore[arg-type]
+            model(torch.ones(2, 4)).sum().backward()
+            wrapper.step()
+    assert load(tmp_path).layout.made == 2 and Wrapper.step is step
+    assert not any(one._optimizer_step_pre_hooks for one in (*first.held, *second.held))

@@ -17,8 +17,8 @@ from trainparity.parity.recording.wrappers import watch_step
 class Joint(torch.optim.Optimizer):
     """What is recorded as one optimizer: its step begins with a member's, and ends when all have made one.
 
-    Or when the backward pass ends inside of which they are made, when a member begins its next one, or when the step of
-    the wrapper that holds them returns.
+    Or when the backward pass ends inside of which they are made, or when a member begins its next one. Inside of the
+    step of a wrapper that holds them, when that returns: it may go on, as Lookahead does.
     """
 
     def __init__(self, members: Sequence[torch.optim.Optimizer], wrapper: Any = None) -> None:
@@ -43,7 +43,7 @@ class Joint(torch.optim.Optimizer):
         """Of the hooks that see each member's step begin."""
         self.handles_after = [member.register_step_post_hook(self._ends) for member in self.members]
         """Of those that see it end."""
-        self._left_alone = watch_step(wrapper, self._stepping)
+        self._unwatch = watch_step(wrapper, self._stepping)
 
     @property
     def in_use(self) -> list[torch.optim.Optimizer]:
@@ -87,7 +87,7 @@ class Joint(torch.optim.Optimizer):
 
     @unseen
     def _begins(self, member: torch.optim.Optimizer, *_: Any) -> None:
-        if id(member) in self._made:
+        if id(member) in self._made and not self.inside:
             self.end()
         if not self._made:
             if in_backward():  # after what is queued for the end of the pass already
@@ -108,7 +108,7 @@ class Joint(torch.optim.Optimizer):
     @unseen
     def _ends(self, member: torch.optim.Optimizer, *_: Any) -> None:
         self._last = member
-        if len(self._made | self._skipped) == len(self.members) and not in_backward():
+        if len(self._made | self._skipped) == len(self.members) and not in_backward() and not self.inside:
             self.end()
 
     @contextmanager
@@ -126,8 +126,8 @@ class Joint(torch.optim.Optimizer):
         """Leave the members, and their wrapper, as they were."""
         for handle in (*self.handles, *self.handles_after):
             handle.remove()
-        if self._left_alone:
-            self._left_alone()
+        if self._unwatch:
+            self._unwatch()
 
     def skips(self, asked: Sequence[torch.optim.Optimizer]) -> bool:
         """Note that a loss scaler has asked a member, or all of a wrapper, for a step; tell whether none was made."""

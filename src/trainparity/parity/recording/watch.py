@@ -79,6 +79,7 @@ class StepWatch:
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch the steps of another optimizer."""
         given_up(self.optimizer)
+        self._release()
         self._watch_steps_of(unwrap_optimizer(optimizer))
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
@@ -100,11 +101,14 @@ class StepWatch:
         self.forward.close()
         self.backward.close()
         self.around.remove()
-        if isinstance(self.optimizer, Joint):
-            self.optimizer.release()
+        self._release()
         self._meeting.close()
         self.clipping.close()
         self._loss.close()
+
+    def _release(self) -> None:
+        if isinstance(self.optimizer, Joint):
+            self.optimizer.release()
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
