@@ -34,7 +34,8 @@ def _as_taken(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
 
 def _no_gradients(trace: Trace) -> dict[str, Tensor]:
     taken = (name for name in trace.arrays if name.startswith("gradient/") or name in _AT_THE_STEP)
-    return {name: torch.zeros_like(trace.arrays[name]) for name in taken}
+    zeros = {name: torch.zeros_like(trace.arrays[name]) for name in taken}
+    return zeros | {"rank/missing": torch.ones_like(trace.arrays["rank/missing"])}
 
 
 _AT_THE_STEP = ("gradient_norm", "applied/norm", "rank/total")

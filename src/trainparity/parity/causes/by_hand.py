@@ -73,7 +73,7 @@ def changed_by_hand(difference: Difference) -> Finding | None:
     if not changed or abs(difference.own_factor - 1) > _AS_LARGE:
         return None
     names = parameters_beyond(difference)
-    if not _only_shortened(difference, names):
+    if not names or not _only_shortened(difference, names):
         return None
     return Finding(
         "backward makes equal gradients, and what the update is given is no multiple of their sum, in both runs: "
