@@ -112,6 +112,10 @@ def _speed(left: Tensor, right: Tensor) -> int | None:
     for k in range(2, min(16, len(left) - 1) + 1):
         ahead = left[::k]
         seen = right[: len(ahead)]
-        if len(ahead) > 1 and facts.close(seen, ahead) and not facts.close(seen, left[: len(ahead)]):
+        if int((ahead != 0).sum()) >= _POINTS and facts.close(seen, ahead) and not facts.close(seen, left[: len(ahead)]):
             return k
     return None
+
+
+_POINTS = 2
+"""Rates besides zeros that tell a schedule that runs faster from another one."""

@@ -109,7 +109,8 @@ def _seen_to_move(difference: Difference) -> Tensor:
 def neither_moved_nor_zeroed(difference: Difference) -> Finding | None:
     """Parameters that an optimizer does not hold, where its `zero_grad` leaves what another loss gave them."""
     names, off = _unheld(difference), [name for name in difference.beyond["gradient"] if name != ALL]
-    if difference.stage != "gradient" or not off or not set(off) <= set(names):
+    with_gradient = difference.named(torch.logical_and(*(norms > 0 for norms in difference.norms("gradient"))))
+    if difference.stage != "gradient" or not off or not set(off) <= set(names) & set(with_gradient):
         return None
     holds = bool(difference.at("held")[0][difference.place(off[0])])
     return Finding(
