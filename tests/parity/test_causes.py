@@ -155,6 +155,16 @@ SHARDED: dict[str, Any] = {"parts": 2, "rank__micro": torch.zeros(T, 1, 2, 256, 
 WEIGHED: dict[str, Any] = {**SHARDED, "rank__given": GIVEN * torch.tensor([1.5, 0.5])[:, None]}
 DECAYED = trace().arrays["start/sketch"] * torch.tensor([1.0, 1.0, 0.9999, 1.0])[:, None, None]
 BY_RANK = trace(ranks=2).arrays["rank/micro"] + drawn(11, shape=[T, 1, 1, 256]) * torch.tensor([[[1.0]], [[-1.0]]])
+TABLE = drawn(31, shape=[SKETCH]).expand(T, 1, SKETCH)
+
+
+def constant(by: float) -> dict[str, Any]:
+    """Return what is recorded of a table that no step changes, moved by a part of itself."""
+    digest = torch.full((T, 1), round(1e6 * by))
+    norm = ones(T, 1, value=float(TABLE[0].norm()) * (1 + by))
+    return {**BOOK, "buffer__sketch": TABLE * (1 + by), "buffer__norm": norm, "buffer__digest": digest}
+
+
 HALF: dict[str, Any] = {"layout": {"precision": "fp16"}}
 BOTH_MADE = {"rank__micro": trace(parts=2).arrays["rank/micro"]}
 """What two backward passes made, whatever is left of it."""
@@ -373,6 +383,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
         (SPECTRAL, {**SPECTRAL, "parts": 2, "buffer": 0.1, "gradients": OFF}),
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
+        (constant(0.0), {**constant(0.001), "activations": {"a": 1e-3}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 2e-7}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
@@ -440,6 +451,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "buffers-only": [
         ({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1}),
+        (constant(0.0), {**constant(0.001), "parts": 2}),
         (CENTRE, {**CENTRE, "buffer": 0.1, "gradients": scaled(1.5, "a.bias", since=1)}),
         (BOOK, {**BOOK, "buffer": 0.007, "activation__sketch": A_OFF_SINCE_TWO, "gradients": OFF_SINCE}),
     ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Set
 
+from trainparity.parity.noise.distance import never_change
 from trainparity.parity.recording.integrity import END
 from trainparity.parity.recording.trace import Trace
 
@@ -15,12 +16,7 @@ def without_own_constants(left: Trace, right: Trace, *twins: Trace) -> list[Trac
 
 
 def _constant(trace: Trace) -> set[str]:
-    """Return the buffers that are the same after every traced step; of one step nothing is known."""
-    digests = trace.arrays["buffer/digest"]
-    if len(digests) < 2:
-        return set()
-    same = (digests == digests[:1]).all(0).tolist()
-    return {name for name, stays in zip(trace.layout.buffers, same, strict=True) if stays}
+    return {name for name, stays in zip(trace.layout.buffers, never_change(trace).tolist(), strict=True) if stays}
 
 
 def _without(trace: Trace, names: Set[str]) -> Trace:

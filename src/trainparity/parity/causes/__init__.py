@@ -130,6 +130,7 @@ RULES: tuple[Rule, ...] = (
     update.kept_otherwise,
     update.other_update,
     buffers.fed_by_buffers,
+    buffers.with_other_constants,
     buffers.buffers_only,
 )
 

@@ -1,11 +1,43 @@
 """Buffers alone."""
 
+import torch
+
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import same_cut
-from trainparity.parity.noise.distance import ALL, is_count
+from trainparity.parity.noise.distance import ALL, is_count, never_change
 from trainparity.parity.steps.carried import carried_on
+from trainparity.parity.steps.comparable_rows import passed_alike
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
+
+
+def _other_constants(difference: Difference) -> list[str]:
+    """Return the buffers that differ, where no step of either run changes one of them."""
+    constant = torch.logical_and(*(never_change(trace) for trace in difference.traces)).tolist()
+    stays = {name for name, never in zip(difference.left.layout.buffers, constant, strict=True) if never}
+    names = [name for name in difference.beyond["buffer"] if name != ALL]
+    return names if set(names) <= stays else []
+
+
+@rule(
+    "forward",
+    "buffers",
+    proof="a buffer that no step changes has other values from the start, and what modules return of the same samples, "
+    "in the same passes and from the same weights, has other bits",
+    advice="compare what such constants are made of: a table, a mask or a schedule that the model computes with",
+)
+def with_other_constants(difference: Difference) -> Finding | None:
+    """A constant that the model computes with is another one, and a coarse format's floor hides what that makes."""
+    if difference.stage != "buffer" or difference.row or difference.distance("start"):
+        return None
+    names, chain = _other_constants(difference), difference.chain
+    if not names or not passed_alike(difference) or not chain.other_bits:
+        return None
+    return Finding(
+        f"{some(names)}: no step changes them, and they have other values in {difference.runs[1]} from the start; the "
+        f"output of {chain.other_bits[0]} is the first that has other bits",
+        {"buffers": names, "distance": difference.distance("buffer"), "first_output": chain.other_bits[0]},
+    )
 
 
 @rule(
@@ -20,6 +52,12 @@ def buffers_only(difference: Difference) -> Finding | None:
         return None
     names = [name for name in difference.beyond["buffer"] if name != ALL]
     evidence: Evidence = {"buffers": names, "distance": difference.distance("buffer")}
+    if _other_constants(difference):
+        return Finding(
+            f"only buffers differ, first {some(names)}: no step changes them, so they have other values from the start",
+            evidence,
+            "compare what such constants are made of: a table, a mask or a schedule",
+        )
     counter = next((name for name in names if is_count(name)), None)
     if counter is None and same_cut(difference):
         return Finding(

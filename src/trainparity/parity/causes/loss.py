@@ -13,6 +13,7 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.after_backward import kept_after_backward
 from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.hidden_passes import given_otherwise
 from trainparity.records.numbers import exact
 
 
@@ -173,7 +174,7 @@ _SAME_FACTOR = 0.05
 def scaled_at_the_outputs(difference: Difference) -> Finding | None:
     """The gradient of equal outputs is the reference's times one number, which rounding hides further back."""
     chain = difference.chain
-    if not chain.given_otherwise or chain.bent or chain.forward or chain.touched:
+    if not given_otherwise(difference) or chain.bent or chain.forward or chain.touched:
         return None
     if not _averaged_over_ranks(difference, chain.factor):
         unexplained = other_loss(difference, chain.factor) and not count_of(difference, chain.factor)

@@ -17,6 +17,7 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import made
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.fitting import fit
+from trainparity.parity.steps.hidden_passes import given_otherwise
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
@@ -34,13 +35,14 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     chain = difference.chain
     if not outputs_agree(difference):
         return None
+    given = given_otherwise(difference)
     off = [name for name in chain.judged if name in chain.backward]
     if difference.passes_part and not chain.touched:
-        off += [name for name in chain.given_otherwise if name in chain.bent and name not in off]
+        off += [name for name in given if name in chain.bent and name not in off]
     if is_coarse(difference.left.layout) and other_loss(difference, chain.factor) and not chain.touched:
-        off += [name for name in chain.given_otherwise if name not in off]
+        off += [name for name in given if name not in off]
     if not chain.backward and not is_coarse(difference.left.layout):  # one factor at the outputs, and others behind
-        off += [name for name in chain.given_otherwise if name not in off]
+        off += [name for name in given if name not in off]
     if difference.other_loss_of_same_bits:
         off += [name for name in chain.judged if name in chain.given_more_than_stored and name not in off]
     unreached = [name for name in chain.outputs if name in chain.one_sided]

@@ -4,7 +4,7 @@ from trainparity.parity.causes.backward import inner_factors
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.passes import EQUAL, backward_makes_equal, parameters_beyond, same_start
 from trainparity.parity.steps.difference import Difference
-from trainparity.parity.steps.hidden_passes import parted_at_weights
+from trainparity.parity.steps.hidden_passes import given_otherwise, parted_at_weights
 from trainparity.parity.steps.zero_weights import silent, without_effect
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
@@ -43,7 +43,7 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
     parameters = parameters_beyond(difference) or parted_at_weights(difference)
     if not parameters or not same_start(difference) or not chain.outputs_agree:
         return None
-    if chain.backward or chain.given_otherwise or not set(parameters) <= without_effect(difference):
+    if chain.backward or given_otherwise(difference) or not set(parameters) <= without_effect(difference):
         return None
     if difference.distance("gradient") > difference.tolerance and backward_makes_equal(difference):
         return None  # something changes them after backward
@@ -64,7 +64,7 @@ def hidden_by_zeros(difference: Difference) -> Finding | None:
 def hidden_behind_zeros(difference: Difference) -> Finding | None:
     """What is made of a module's output differs, which zeros there hide in all but their gradient."""
     chain = difference.chain
-    if not same_start(difference) or not chain.outputs_agree or chain.given_otherwise or chain.one_sided:
+    if not same_start(difference) or not chain.outputs_agree or given_otherwise(difference) or chain.one_sided:
         return None
     if not chain.backward or not set(chain.backward) <= set.intersection(*silent(difference)):
         return None

@@ -11,7 +11,9 @@ from trainparity.parity.noise.distance import Compared, distances, sketches
 from trainparity.parity.noise.floor import Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
+from trainparity.parity.noise.twins import seen_as
 from trainparity.parity.noise.widened import Widened
+from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.trace import Trace
 
 
@@ -38,24 +40,25 @@ class _Kinks:
 
     def __init__(self, left: Trace, right: Trace, floor: Floor) -> None:
         self.rows: list[int] = []
+        names, seen = left.layout.activations, right.layout.activations
+        right = seen_as(left, right)
         self.apart = {kind: distances(left, right, kind) for kind in _SEEN}
         self.moved = torch.zeros_like(self.apart["start"][:, -1:])
         """How far apart gradients are for the weights that kinks have parted: [T, 1]."""
         self.jumped = self.moved.clone()
         """The same for the units that these weights turn."""
-        self._floor, self._layout = floor, left.layout
         self.margin = margin_of(left.layout, MARGIN)
+        self._floor, self._left, self._right = floor, left, right
         self._numbers = left.arrays["activation/numbers"].double()
-        self._losses = [trace.arrays["rank/loss"].mean(1) for trace in (left, right)]
-        self._back = [sketches(trace, "activation_gradient") for trace in (left, right)]
-        outputs = [name in left.layout.outputs for name in left.layout.activations]
-        self._outputs = torch.tensor(outputs, dtype=torch.bool)
+        self._shared = torch.tensor([name in seen and not depends_on_cut(name) for name in names], dtype=torch.bool)
+        self._ends = torch.tensor([name in left.layout.outputs for name in names], dtype=torch.bool)
+        self._inside = bool(inside([name for name in names if name in seen]))
         if bool((self.apart["gradient"] > self.margin * floor["gradient"]).any()):
             for window in left.layout.windows():
                 self._look_at(window)
 
     def _look_at(self, window: slice) -> None:
-        goes_on, unit = {*self._layout.rows_that_go_on()}, 0.0
+        goes_on, unit = {*self._left.layout.rows_that_go_on()}, 0.0
         for row in range(window.start, window.stop):
             if unit:
                 parted = self.apart["start"][row, -1]
@@ -73,36 +76,42 @@ class _Kinks:
         return self.apart["gradient"][row, -1]
 
     def _beyond(self, kind: Compared, row: int) -> Tensor:
-        """Return which tensors of a kind are further apart than rounding, and weights that are parted, make them."""
+        """Return which tensors are further apart than rounding, and weights that are parted, make them: bool [n]."""
         allowed = self.margin * torch.maximum(self._floor[kind][row], self.moved[row])
-        if kind in ("gradient", "activation_gradient"):
+        if kind in _BACK:
             allowed = torch.maximum(allowed, _WITHIN * self.jumped[row])
-        return self.apart[kind][row] > allowed
+        beyond = (self.apart[kind][row] > allowed)[:-1]
+        return beyond & self._shared if kind.startswith("activation") else beyond
 
     def _may_be_kink(self, row: int) -> bool:
         """Tell whether what comes back to a module is the first that differs in a step, by no more than units make."""
         if any(bool(self._beyond(kind, row).any()) for kind in ("start", "activation")):
             return False
-        back = self._beyond("activation_gradient", row)[:-1]
-        if not bool(back.any()) or bool((back & self._outputs).any() and not self._is_one_loss(row)):
+        back, parameters = self._beyond("activation_gradient", row), self._beyond("gradient", row)
+        if bool((back & self._ends).any()) and not self._is_one_loss(row):
             return False
-        return self._is_of_units(row, back)
+        if self._inside:
+            return self._is_of_units("activation_gradient", row, back)
+        return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
 
-    def _is_of_units(self, row: int, back: Tensor) -> bool:
-        """Tell whether what comes back to modules differs by single terms: little, and not by a part of itself."""
-        units = self._numbers[row][back].amax().clamp(min=1)
-        little = self.apart["activation_gradient"][row, :-1][back] <= (_OF_A_UNIT / units.sqrt()).clamp(max=_LITTLE)
-        ours, theirs = (found[row][back] for found in self._back)
+    def _is_of_units(self, kind: Compared, row: int, back: Tensor) -> bool:
+        """Tell whether what comes back differs by single terms: some of it, little, and not by a part of itself."""
+        if not bool(back.any()):
+            return False
+        units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
+        most = min(_LITTLE, _OF_A_UNIT * max([1.0, *units.tolist()]) ** -0.5)
+        ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
         along = torch.cosine_similarity(theirs - ours, ours).abs()
-        return bool(little.all() and along.min() <= _ALONG)
+        return bool((self.apart[kind][row, :-1][back] <= most).all() and along.min() <= _ALONG)
 
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
-        left, right = (float(losses[row]) for losses in self._losses)
-        return abs(left - right) <= self.margin * self._layout.unit_roundoff * abs(left)
+        left, right = (float(trace.arrays["rank/loss"][row].mean()) for trace in (self._left, self._right))
+        return abs(left - right) <= self.margin * self._left.layout.unit_roundoff * abs(left)
 
 
-_SEEN: tuple[Compared, ...] = ("start", "activation", "activation_gradient", "gradient")
+_BACK: tuple[Compared, ...] = ("activation_gradient", "gradient")
+_SEEN: tuple[Compared, ...] = ("start", "activation", *_BACK)
 
 _FALLS = 4
 """Times that gradients are nearer again in the step after a kink, where that parts the weights by little."""
@@ -131,7 +140,7 @@ class _AfterKinks(Widened):
         within, met = _WITHIN / kinks.margin, torch.zeros_like(kinks.moved)
         met[kinks.rows] = within
         self._moved, jumped = kinks.moved, torch.maximum(kinks.moved, within * kinks.jumped)
-        self._jumped = {kind: torch.maximum(met * kinks.apart[kind], jumped) for kind in _SEEN}
+        self._jumped = {kind: torch.maximum(met * kinks.apart[kind], jumped) for kind in _BACK}
 
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
         if kind == "gradient" or kind == "activation_gradient":

@@ -163,8 +163,9 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     of_weights = kind in ("update", "start", "weight")
     unit = torch.tensor([*stored, max(stored)] if of_weights else layout.unit_roundoff, dtype=torch.float64)
     if kind == "buffer":
-        exact = [UNIT_ROUNDOFF["fp64"] if is_count(name) else layout.unit_roundoff for name in layout.buffers]
-        return torch.tensor([*exact, layout.unit_roundoff], dtype=torch.float64) * _cancellation(trace)
+        return torch.tensor([*_units_of_buffers(trace), layout.unit_roundoff], dtype=torch.float64) * _cancellation(
+            trace
+        )
     if kind == "gradient" and not is_coarse(layout):
         return unit * _shrunk(trace)
     if kind != "update":
@@ -172,6 +173,24 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
     update = norms(trace, "update")
     rounded = torch.maximum(stored_rounding(trace), unit[:-1] * update)
     return torch.where(with_all(update) > 0, ratio(with_all(rounded), with_all(update)), unit)
+
+
+def _units_of_buffers(trace: Trace) -> list[float]:
+    """Return by which part of itself rounding moves each buffer: those that no step changes as they are stored."""
+    layout = trace.layout
+    constant = min(layout.unit_roundoff, _OF_A_TABLE * layout.stored_roundoff)
+    units = [constant if stays else layout.unit_roundoff for stays in never_change(trace).tolist()]
+    return [UNIT_ROUNDOFF["fp64"] if is_count(n) else unit for n, unit in zip(layout.buffers, units, strict=True)]
+
+
+_OF_A_TABLE = 256
+"""Roundings to the stored format that another formula for a table, as one of angles, may be apart."""
+
+
+def never_change(trace: Trace) -> Tensor:
+    """Return the buffers that are the same after every traced step: bool [B]; of one step nothing is known."""
+    digests = trace.arrays["buffer/digest"]
+    return (digests == digests[:1]).all(0) & (len(digests) > 1)
 
 
 def stored_rounding(trace: Trace, rows: int | slice = slice(None)) -> Tensor:

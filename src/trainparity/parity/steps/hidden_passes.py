@@ -37,7 +37,7 @@ def passes_part(step: ChainedStep) -> bool:
     chain, same_cut = step.chain, torch.equal(*rows)
     scaled = scaled_and_back(step)
     other_size = step.of_other_size
-    given = [] if scaled else [name for name in chain.given_otherwise if name not in other_size]
+    given = [name for name in given_otherwise(step) if name not in other_size]
     other_loss = not scaled and other_loss_of_same_bits(step)
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
@@ -127,6 +127,11 @@ def _has_other_values_beside(step: ChainedStep, other_size: Collection[str]) -> 
     given = [name for name in off if name.startswith(INPUT) and not depends_on_cut(name)]
     unread = step.chain.unread  # as what a decoder is given where no loss is made
     return bool(given) and len(given) < len(off) and not step.chain.outputs_agree and not unread
+
+
+def given_otherwise(step: ChainedStep) -> list[str]:
+    """Return the outputs that are given another gradient, but for a factor that the loop takes out of it again."""
+    return [] if scaled_and_back(step) else step.chain.given_otherwise
 
 
 def scaled_and_back(step: ChainedStep) -> bool:
