@@ -191,7 +191,8 @@ def test_an_equivalent_says_what_it_could_have_seen() -> None:
 def test_a_running_mean_rounds_as_the_terms_that_cancel_in_it() -> None:
     buffers = {"n.running_mean": [4], "n.running_var": [4], "n.num_batches_tracked": []}
     lengths = torch.tensor([[1e-3, 2.0, 1.0]], dtype=torch.float64)
-    found = trace(steps=1, layout={"buffers": buffers}, buffer__norm=lengths)
+    digests = torch.zeros(1, 3, dtype=torch.int64)
+    found = trace(steps=1, layout={"buffers": buffers}, buffer__norm=lengths, buffer__digest=digests)
     times = (rounding(found, "buffer") / found.layout.unit_roundoff)[0].tolist()
     assert times[0] == pytest.approx((2 * 2.0) ** 0.5 / 1e-3, rel=1e-3)  # |std| <= (sqrt(4) * |variance|) ** 0.5
     assert times[1] == 1.0 and times[2] < 1e-8 and 1 <= times[3] < 2  # a count is exact

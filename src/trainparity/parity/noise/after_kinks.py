@@ -45,8 +45,6 @@ class _Kinks:
         self.apart = {kind: distances(left, right, kind) for kind in _SEEN}
         self.moved = torch.zeros_like(self.apart["start"][:, -1:])
         """How far apart gradients are for the weights that kinks have parted: [T, 1]."""
-        self.jumped = self.moved.clone()
-        """The same for the units that these weights turn."""
         self.margin = margin_of(left.layout, MARGIN)
         self._floor, self._left, self._right = floor, left, right
         self._numbers = left.arrays["activation/numbers"].double()
@@ -58,19 +56,17 @@ class _Kinks:
                 self._look_at(window)
 
     def _look_at(self, window: slice) -> None:
-        goes_on, unit = {*self._left.layout.rows_that_go_on()}, 0.0
+        goes_on, parted = {*self._left.layout.rows_that_go_on()}, False
         for row in range(window.start, window.stop):
-            if unit:
-                parted = self.apart["start"][row, -1]
-                self.moved[row] = _FURTHER * parted
-                self.jumped[row] = unit * (1 + self._numbers[row].sum() * parted).sqrt()
+            if parted:
+                self.moved[row] = _FURTHER * self.apart["start"][row, -1]
             if not bool(self._beyond("gradient", row).any()):
                 continue
             again = row + 1 in goes_on and bool(self._gradient(row + 1) <= self._gradient(row) / _FALLS)
             if not self._may_be_kink(row) or not (row in goes_on or again):
                 return
             self.rows.append(row)
-            unit = max(unit, float(self.apart["gradient"][row, :-1].max()))
+            parted = True
 
     def _gradient(self, row: int) -> Tensor:
         return self.apart["gradient"][row, -1]
@@ -78,28 +74,29 @@ class _Kinks:
     def _beyond(self, kind: Compared, row: int) -> Tensor:
         """Return which tensors are further apart than rounding, and weights that are parted, make them: bool [n]."""
         allowed = self.margin * torch.maximum(self._floor[kind][row], self.moved[row])
-        if kind in _BACK:
-            allowed = torch.maximum(allowed, _WITHIN * self.jumped[row])
         beyond = (self.apart[kind][row] > allowed)[:-1]
         return beyond & self._shared if kind.startswith("activation") else beyond
 
     def _may_be_kink(self, row: int) -> bool:
         """Tell whether what comes back to a module is the first that differs in a step, by no more than units make."""
-        if any(bool(self._beyond(kind, row).any()) for kind in ("start", "activation")):
+        parted = bool(self.moved[row])  # then single weights are as far apart as the floor of weights says
+        if bool(self._beyond("activation", row).any()) or (not parted and bool(self._beyond("start", row).any())):
             return False
         back, parameters = self._beyond("activation_gradient", row), self._beyond("gradient", row)
         if bool((back & self._ends).any()) and not self._is_one_loss(row):
             return False
-        if self._inside:
-            return self._is_of_units("activation_gradient", row, back)
-        return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
+        if not self._inside:
+            return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
+        further = self.apart["gradient"][row, :-1].max() > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
+        return self._is_of_units("activation_gradient", row, back) and not bool(further)
 
     def _is_of_units(self, kind: Compared, row: int, back: Tensor) -> bool:
         """Tell whether what comes back differs by single terms: some of it, little, and not by a part of itself."""
         if not bool(back.any()):
             return False
         units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
-        most = min(_LITTLE, _OF_A_UNIT * max([1.0, *units.tolist()]) ** -0.5)
+        of_one = (_OF_A_UNIT / torch.cat([units, units.new_ones(1)]).amax().sqrt()).clamp(max=_LITTLE)
+        most = of_one * (1 + self._numbers[row].sum() * self.apart["start"][row, -1]).sqrt()
         ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
         along = torch.cosine_similarity(theirs - ours, ours).abs()
         return bool((self.apart[kind][row, :-1][back] <= most).all() and along.min() <= _ALONG)
@@ -107,7 +104,7 @@ class _Kinks:
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
         left, right = (float(trace.arrays["rank/loss"][row].mean()) for trace in (self._left, self._right))
-        return abs(left - right) <= self.margin * self._left.layout.unit_roundoff * abs(left)
+        return abs(left - right) <= self.margin * (self._left.layout.unit_roundoff + float(self.moved[row])) * abs(left)
 
 
 _BACK: tuple[Compared, ...] = ("activation_gradient", "gradient")
@@ -128,6 +125,9 @@ _LITTLE = 0.1
 _ALONG = 0.5
 """Cosine of the angle to the gradient itself up to which a difference is one of few terms, not of a factor."""
 
+_CARRIED = 4
+"""Times that gradients of parameters are further apart than what comes back to modules; 1.4 were seen."""
+
 _WITHIN = 4
 """Times the jump of a kink that is excused there, whatever the margin is."""
 
@@ -137,10 +137,10 @@ class _AfterKinks(Widened):
 
     def __init__(self, reference: Trace, floor: Floor, kinks: _Kinks) -> None:
         super().__init__(reference, floor)
-        within, met = _WITHIN / kinks.margin, torch.zeros_like(kinks.moved)
-        met[kinks.rows] = within
-        self._moved, jumped = kinks.moved, torch.maximum(kinks.moved, within * kinks.jumped)
-        self._jumped = {kind: torch.maximum(met * kinks.apart[kind], jumped) for kind in _BACK}
+        met = torch.zeros_like(kinks.moved)
+        met[kinks.rows] = _WITHIN / kinks.margin
+        self._moved = kinks.moved
+        self._jumped = {kind: torch.maximum(met * kinks.apart[kind], kinks.moved) for kind in _BACK}
 
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
         if kind == "gradient" or kind == "activation_gradient":
