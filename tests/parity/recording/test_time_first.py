@@ -60,6 +60,17 @@ def test_samples_that_a_layer_is_given_first_by_mistake_are_told_by_what_is_retu
     assert told(nn.GRU(FEATURES, 5), given, given, returned) is time_first
 
 
+@pytest.mark.parametrize(("steps", "batch"), [(STEPS, BATCH), (BATCH, STEPS), (BATCH, BATCH)])
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_mask_over_steps_tells_a_language_model_that_returns_as_many(masked: bool, steps: int, batch: int) -> None:
+    """Of a layer that is given samples first by mistake it would not fit."""
+    layer, tokens = nn.MultiheadAttention(FEATURES, 1), torch.zeros(steps, batch, dtype=torch.int64)
+    found, taken = TimeFirst(layer), torch.randn(steps, batch, FEATURES)
+    found.look(layer, (taken, taken, taken), tokens, {"attn_mask": torch.zeros(steps, steps) if masked else None})
+    returned = torch.zeros(steps, batch, 5, requires_grad=True)
+    assert found.decide([returned], tokens) is (batch == steps or masked)
+
+
 def test_without_such_a_layer_samples_are_rows_and_a_vector_leaves_it_open() -> None:
     assert TimeFirst(nn.Sequential(nn.Linear(3, 3), nn.GRU(3, 3, batch_first=True))).known is False
     layer = nn.GRU(FEATURES, 5)

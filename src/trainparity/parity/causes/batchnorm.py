@@ -7,6 +7,7 @@ from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.comparable_rows import calls
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.hidden_passes import further_on
+from trainparity.parity.steps.other_arithmetic import has_weights
 
 
 @rule(
@@ -106,16 +107,19 @@ def _that_normalise_over_batches(difference: Difference) -> list[str]:
 
 
 def _norm_of(difference: Difference, norms: list[str]) -> str | None:
-    """Return the BatchNorm whose output is the first that is off; in a coarse format the one in front of that, too.
+    """Return the BatchNorm whose output is the first that is off; in a coarse format the last one before that, too.
 
-    What it returns adds up to about nothing over the samples, which rounding hides.
+    What it returns adds up to about nothing over the samples, which rounding hides; so may what modules without weights
+    make of that, as a ReLU.
     """
     first, inside = difference.first_activation, difference.chain.inside
     if first is None or module_of(first) in norms:
         return first
-    before = inside[inside.index(first) - 1] if first in inside[1:] else None
-    hidden = is_coarse(difference.left.layout) and _shows_elsewhere(difference, norms)
-    return before if before in norms and hidden else None
+    if first not in inside or not is_coarse(difference.left.layout) or not _shows_elsewhere(difference, norms):
+        return None
+    before = map(module_of, reversed(inside[: inside.index(first)]))
+    last = next((module for module in before if has_weights(difference, module) or module in norms), None)
+    return last if last in norms else None
 
 
 def _hidden_by_the_cut(difference: Difference, norms: list[str]) -> str | None:

@@ -139,7 +139,7 @@ class ForwardHooks:
                     return
             else:  # `forward` itself may switch it on, as Accelerate's does
                 self.autocast.see(module)
-                self._order.look(module, inputs, self.origins.given)
+                self._order.look(module, inputs, self.origins.given, keywords)
                 self._passes[-1].views.look(inputs)
             self._depth += 1
         elif self.active and not torch.is_grad_enabled() and self._depth == 0 and has_numbers():

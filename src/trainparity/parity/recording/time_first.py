@@ -1,6 +1,7 @@
 """Whether a model is given time first, [T, B, ...], as PyTorch's recurrent and attention layers are by default."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -9,21 +10,27 @@ from torch.nn.utils.rnn import PackedSequence
 
 from trainparity.parity.recording.formats import is_inexact
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
 
 class TimeFirst:
     """Told by the first layer whose `batch_first` is false, and by what the model returns.
 
     The layer is given as many sequences as there are samples, and so is what the loss is made of: a layer that is given
-    samples first by mistake is told from one that is meant so by that alone.
+    samples first by mistake is told from one that is meant so by that, or by a mask over steps.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._layers = {id(module) for module in model.modules() if getattr(module, "batch_first", None) is False}
         self._said: bool | None = None
+        self._masked = False
+        """Whether a layer is given a mask over as many steps as the model is given first."""
         self.known: bool | None = None if self._layers else False
         """None: nothing has told it yet."""
 
-    def look(self, module: nn.Module, inputs: tuple[Any, ...], given: Tensor | None) -> None:
+    def look(
+        self, module: nn.Module, inputs: tuple[Any, ...], given: Tensor | None, keywords: Mapping[str, Any] = _NONE
+    ) -> None:
         """Look at what a layer is given, where the model is given a tensor.
 
         As many sequences as steps tell nothing: then it is whether the model has turned them.
@@ -32,6 +39,8 @@ class TimeFirst:
             return
         taken = inputs[0]
         sequences = _sequences(taken)
+        mask = keywords.get("attn_mask")
+        self._masked |= isinstance(mask, Tensor) and mask.ndim == 2 and {*mask.shape} == {len(given)}
         if given.shape[0] != given.shape[1]:
             self._said = sequences == given.shape[1] if sequences in given.shape[:2] else None
         elif sequences == len(given):
@@ -42,15 +51,19 @@ class TimeFirst:
         if given is not None and given.ndim > 1:
             steps, batch = given.shape[:2]
             said = steps != batch if self._said is None else self._said
-            self.known = said and any(_is_of(tensor, steps, batch) for tensor in returned)
+            masked = bool(self._masked and steps != batch)
+            self.known = said and any(_is_of(tensor, steps, batch, masked=masked) for tensor in returned)
         return bool(self.known)
 
 
-def _is_of(returned: Tensor, steps: int, batch: int) -> bool:
-    """Tell whether a tensor has a row for each sample of [steps, batch, ...], or is [T, B, C] with steps of its own."""
+def _is_of(returned: Tensor, steps: int, batch: int, *, masked: bool) -> bool:
+    """Tell whether a tensor has a row for each sample of [steps, batch, ...], or is [T, B, C] with steps of its own.
+
+    Where a mask says which are the steps, with the model's steps, too.
+    """
     if not returned.requires_grad or not returned.ndim:
         return False
-    of_other_steps = returned.ndim > 2 and returned.shape[1] == batch and len(returned) != steps
+    of_other_steps = returned.ndim > 2 and returned.shape[1] == batch and (masked or len(returned) != steps)
     return len(returned) == batch or of_other_steps
 
 
