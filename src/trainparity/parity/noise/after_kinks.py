@@ -79,8 +79,12 @@ class _Kinks:
 
     def _may_be_kink(self, row: int) -> bool:
         """Tell whether what comes back to a module is the first that differs in a step, by no more than units make."""
-        parted = bool(self.moved[row])  # then single weights are as far apart as the floor of weights says
-        if bool(self._beyond("activation", row).any()) or (not parted and bool(self._beyond("start", row).any())):
+        # Once weights are parted, single ones are as far apart as their own floor says, and so are sums of what modules
+        # return that cancel, as behind a BatchNorm: then the model's outputs tell.
+        parted, passed = bool(self.moved[row]), self._beyond("activation", row)
+        if bool((passed & self._ends if parted else passed).any()) or (
+            not parted and bool(self._beyond("start", row).any())
+        ):
             return False
         back, parameters = self._beyond("activation_gradient", row), self._beyond("gradient", row)
         if bool((back & self._ends).any()) and not self._is_one_loss(row):
