@@ -257,12 +257,13 @@ def test_hooks_that_clip_each_number_apply_what_the_function_does(coarse: bool, 
 
 
 def train_scaled(
-    clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin: int, *, unscales: bool = True
-) -> None:
-    """Train for 6 steps under a GradScaler, as `train_in_parts` does without one."""
+    clip: Clip, parts: int, coarse: torch.dtype, folder: Path, twin: int, *, unscales: bool = True,
+    scale: float = 1024.0, weight: float = 1.0,
+) -> None:  # fmt: skip
+    """Train for 6 steps under a GradScaler, as `train_in_parts` does without one; `weight` is one of the loss."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
-    optimizer, scaler = momentum(model), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer, scaler = momentum(model), torch.amp.GradScaler("cpu", init_scale=scale)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(6):
@@ -271,7 +272,7 @@ def train_scaled(
             for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
                 with torch.autocast("cpu", coarse):
                     outputs = model(images)
-                scaler.scale(nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
+                scaler.scale(weight * nn.functional.cross_entropy(outputs.float(), labels) / parts).backward()
             if unscales:
                 scaler.unscale_(optimizer)
             clip(model)
@@ -329,13 +330,37 @@ def test_a_limit_may_carry_the_scale_that_gradients_carry(
     assert limit != 0.3 or reference is HAND or verdict.cause == "grad-scaler"
 
 
+@pytest.mark.parametrize("coarse", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("scale", "weight"), [(1024.0, 1.0), (4096.0, 1.0), (1024.0, 0.5)])
+def test_both_limits_may_carry_a_scale_of_their_own(
+    scale: float, weight: float, coarse: torch.dtype, tmp_path: Path
+) -> None:
+    """They are one limit, whatever else is off."""
+    reference = partial(train_scaled, partial(by_function, 0.3 * 1024), 1, coarse, unscales=False)
+    other = partial(train_scaled, partial(by_function, 0.3 * scale), 4, coarse, unscales=False)
+    verdict = compared(reference, partial(other, scale=scale, weight=weight), tmp_path)
+    if weight == 1:
+        assert verdict.verdict == "equivalent", verdict.explanation
+    else:
+        assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
+
+
+def adapts(times: float, model: nn.Module) -> None:
+    """Clip as Brock et al. do (2021): each parameter's gradient to a part of its weight."""
+    for parameter in model.parameters():
+        nn.utils.clip_grad_norm_([parameter], times * 0.02 * float(parameter.detach().norm()))
+
+
+@pytest.mark.parametrize("coarse", [torch.float16, torch.bfloat16], ids=str)
+def test_adaptive_limits_may_carry_the_scale(coarse: torch.dtype, tmp_path: Path) -> None:
+    scaled = partial(train_scaled, partial(adapts, 1024.0), 4, coarse, unscales=False)
+    verdict = compared(partial(train_scaled, partial(adapts, 1.0), 1, coarse), scaled, tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
 @pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
 def test_a_limit_of_each_parameter_may_be_a_part_of_its_weight(coarse: bool, tmp_path: Path) -> None:
-    """Adaptive clipping (Brock et al., 2021), of weights that rounding has parted."""
-
-    def adapts(model: nn.Module) -> None:
-        for parameter in model.parameters():
-            nn.utils.clip_grad_norm_([parameter], 0.02 * float(parameter.detach().norm()))
-
-    verdict = compared(partial(train, adapts, 1, coarse), partial(train, adapts, 4, coarse), tmp_path)
+    """Of weights that rounding has parted."""
+    clip = partial(adapts, 1.0)
+    verdict = compared(partial(train, clip, 1, coarse), partial(train, clip, 4, coarse), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation

@@ -7,7 +7,7 @@ against what is not clipped yet; and a gradient that carries a loss scale there,
 import torch
 from torch import Tensor
 
-from trainparity.parity.causes.clipping import part_kept
+from trainparity.parity.causes.clipping import part_kept, parted_limits
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.after_backward import kept_after_backward, made_by_backward
 
@@ -31,20 +31,38 @@ def _without_scale(trace: Trace, other: Trace) -> Trace:
     leaves another part.
     """
     arrays = trace.arrays
-    rows = (arrays["scale/clipped"] != 0) & (arrays["scale/left"] == 0) & (arrays["scale/value"] > 0)
-    limits = torch.where(rows, arrays["clip/max_norm"].double() / arrays["scale/value"], arrays["clip/max_norm"])
-    rows &= (arrays["clip/cuts"] == 0) | _are_alike(limits, other.arrays["clip/max_norm"])
+    rows = _carrying(trace)
+    limits = _limits(trace)
+    rows &= (arrays["clip/cuts"] == 0) | _are_alike(trace, other)
     if not rows.any():
         return trace
     factors = torch.where(rows, 1 / arrays["scale/value"], 1.0)
     found = {name: arrays[name] * factors.view(-1, *[1] * (arrays[name].ndim - 1)) for name in _CARRYING}
     found["scale/clipped"] = arrays["scale/clipped"] & ~rows
+    found["scale/value"] = torch.where(rows, 1.0, arrays["scale/value"])
     found["clip/max_norm"] = torch.where(rows, limits, arrays["clip/max_norm"])
     return Trace(trace.layout, arrays | found)
 
 
-def _are_alike(limits: Tensor, others: Tensor) -> Tensor:
-    return torch.isclose(limits, others.double(), rtol=1e-6, atol=0.0) if len(limits) == len(others) else limits < 0
+def _carrying(trace: Trace) -> Tensor:
+    """Return the steps in which gradients carry the loss scale where they are clipped, and not at the update: [T]."""
+    arrays = trace.arrays
+    found: Tensor = (arrays["scale/clipped"] != 0) & (arrays["scale/left"] == 0) & (arrays["scale/value"] > 0)
+    return found
+
+
+def _limits(trace: Trace) -> Tensor:
+    """Return the limit of each step, without the loss scale where gradients carry it: float64 [T]."""
+    limits = trace.arrays["clip/max_norm"].double()
+    return torch.where(_carrying(trace), limits / trace.arrays["scale/value"], limits)
+
+
+def _are_alike(trace: Trace, other: Trace) -> Tensor:
+    """Tell whether both runs clip at one limit but for the loss scale, at each step: bool [T]."""
+    limits, others = _limits(trace), _limits(other)
+    if len(limits) != len(others):
+        return torch.zeros_like(limits, dtype=torch.bool)
+    return (limits - others).abs() <= parted_limits(trace, other, (limits, others)) * others
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:

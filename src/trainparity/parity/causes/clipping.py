@@ -1,10 +1,13 @@
 """Clipping too early, by shards, or to another norm."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.noise.distance import distances
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
@@ -82,9 +85,7 @@ def is_clipped_otherwise(difference: Difference) -> bool:
     """Tell whether a limit that cuts differs, or the part of the gradient that is kept."""
     limits, cuts = difference.numbers("clip/max_norm"), difference.numbers("clip/cuts")
     kept, calls = _kept(difference), difference.numbers("clip/calls")
-    other_limit = (
-        max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > _of_weights(difference) * max(limits)
-    )
+    other_limit = max(cuts) > 0 and min(limits) > 0 and abs(limits[0] - limits[1]) > _parted(difference) * max(limits)
     uncut = max(cuts) > 0 and not min(calls)
     if (other_limit or uncut) and max(kept) > 1 - GROWN > min(kept):
         return not _clipped_inside_the_step(difference, max(kept) / min(kept))
@@ -97,14 +98,27 @@ def is_clipped_otherwise(difference: Difference) -> bool:
     return abs(kept[0] - kept[1]) > max(1e-5, noise, 16 * units) * min(kept)  # of the longer: noise may exceed one
 
 
-def _of_weights(difference: Difference) -> float:
-    """Return by which part limits may differ that are computed from weights, which rounding has parted (AGC)."""
-    parted = difference.distances("start")[difference.row, :-1].nan_to_num(0.0, posinf=0.0)
-    return max(1e-6, min(_PARTED, float(parted.max()) if parted.numel() else 0.0))
+def _parted(difference: Difference) -> float:
+    limits = [trace.arrays["clip/max_norm"] for trace in difference.traces]
+    return float(parted_limits(*difference.traces, limits)[difference.row])
 
 
-_PARTED = 0.01
-"""The same, at most: limits that differ by more are other ones."""
+def parted_limits(left: Trace, right: Trace, limits: Sequence[Tensor]) -> Tensor:
+    """Return by which part limits may differ that are computed from weights, which rounding has parted (AGC).
+
+    Such a limit is another one in each step.
+
+    Args:
+        left: The reference.
+        right: The other run.
+        limits: Of both runs: float64 [T].
+
+    Returns:
+        float64 [T]
+    """
+    follow = all(bool((of_run != of_run[:1]).any()) for of_run in limits)
+    parted = distances(left, right, "start")[:, :-1].nan_to_num(0.0, posinf=0.0)
+    return (parted.amax(1) if follow and parted.numel() else torch.zeros(len(parted))).double().clamp(min=1e-6)
 
 
 def _shortened_alike(difference: Difference) -> bool:
