@@ -79,12 +79,7 @@ class _Kinks:
 
     def _may_be_kink(self, row: int) -> bool:
         """Tell whether what comes back to a module is the first that differs in a step, by no more than units make."""
-        # Once weights are parted, single ones are as far apart as their own floor says, and so are sums of what modules
-        # return that cancel, as behind a BatchNorm: then the model's outputs tell.
-        parted, passed = bool(self.moved[row]), self._beyond("activation", row)
-        if bool((passed & self._ends if parted else passed).any()) or (
-            not parted and bool(self._beyond("start", row).any())
-        ):
+        if not self._passes_alike(row):
             return False
         back, parameters = self._beyond("activation_gradient", row), self._beyond("gradient", row)
         if bool((back & self._ends).any()) and not self._is_one_loss(row):
@@ -93,6 +88,17 @@ class _Kinks:
             return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
         further = self.apart["gradient"][row, :-1].max() > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
         return self._is_of_units("activation_gradient", row, back) and not bool(further)
+
+    def _passes_alike(self, row: int) -> bool:
+        """Tell whether a step begins from equal weights, and modules make the same of the samples.
+
+        Once weights are parted, single ones are as far apart as their own floor says, and so are sums of what modules
+        return that cancel, as behind a BatchNorm: then what the model returns tells.
+        """
+        passed = self._beyond("activation", row)
+        if self.moved[row]:
+            return not bool((passed & self._ends).any())
+        return not bool(passed.any() or self._beyond("start", row).any())
 
     def _is_of_units(self, kind: Compared, row: int, back: Tensor) -> bool:
         """Tell whether what comes back differs by single terms: some of it, little, and not by a part of itself."""
