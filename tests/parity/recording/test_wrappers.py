@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import permutations
 from pathlib import Path
@@ -176,8 +176,48 @@ def test_classes_are_left_as_they_were(order: tuple[int, ...]) -> None:
     assert seen == [0, 1, 2] and Both.step is before and "step" not in vars(Inherits)
 
 
-def test_what_has_no_step_of_its_class_is_left_alone() -> None:
-    chosen = Chosen()
-    assert watch_step(chosen, contextmanager(lambda: iter([None]))) is None
+def test_a_step_of_the_object_itself_is_watched_and_put_back() -> None:
+    seen, chosen = list[str](), Chosen()
+    step = chosen.step
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        seen.append("begins")
+        yield
+        seen.append("ends")
+
+    end = watch_step(chosen, around)
+    assert end
+    chosen.step()
+    copied, (make, given) = copy.deepcopy(chosen), chosen.step.__reduce__()
+    assert isinstance(copied.step, functools.partial) and make(*given) is step  # as it is pickled
+    copied.step()
+    assert copied.step.func.__self__ is copied and seen == ["begins", "ends"]
+    end()
+    assert chosen.step is step
+
+
+def test_a_scheduler_that_wraps_the_step_before_it_is_recorded_or_after_it_counts(tmp_path: Path) -> None:
+    class Held(torch.optim.Optimizer):
+        def __init__(self, held: list[torch.optim.Optimizer]) -> None:
+            self.held, self.param_groups = held, groups(held)
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for one in self.held:
+                one.step()
+
+    model = nn.Linear(4, 4)
+    held = Held(pair(model))
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(held, 0.5)]
+    with trainparity.record(model, held, tmp_path, interval=1):
+        schedulers.append(torch.optim.lr_scheduler.ExponentialLR(held, 0.5))
+        for _ in range(3):
+            passed(model)
+            held.step()
+            for scheduler in schedulers:
+                scheduler.step()
+    assert load(tmp_path).arrays["setting/lr"][:, 0].tolist() == [0.1, 0.025, 0.00625]
+
+
+def test_what_has_no_step_is_left_alone() -> None:
     assert watch_step(object(), contextmanager(lambda: iter([None]))) is None
-    assert isinstance(chosen.step, functools.partial)

@@ -176,15 +176,15 @@ def rounding(trace: Trace, kind: Compared) -> Tensor:
 
 
 def _units_of_buffers(trace: Trace) -> list[float]:
-    """Return by which part of itself rounding moves each buffer: those that no step changes as they are stored."""
+    """Return by which part of itself rounding moves each buffer: those that no step changes hardly, whatever it is."""
     layout = trace.layout
-    constant = min(layout.unit_roundoff, _OF_A_TABLE * layout.stored_roundoff)
+    constant = layout.unit_roundoff * (_OF_A_TABLE if is_coarse(layout) else 1)
     units = [constant if stays else layout.unit_roundoff for stays in never_change(trace).tolist()]
     return [UNIT_ROUNDOFF["fp64"] if is_count(n) else unit for n, unit in zip(layout.buffers, units, strict=True)]
 
 
-_OF_A_TABLE = 256
-"""Roundings to the stored format that another formula for a table, as one of angles, may be apart."""
+_OF_A_TABLE = 1 / 8
+"""Part of a coarse format's unit roundoff: within the margin a table may be rounded to that format once."""
 
 
 def never_change(trace: Trace) -> Tensor:

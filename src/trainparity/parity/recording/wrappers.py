@@ -1,8 +1,11 @@
 """The step of what holds optimizers and has no hooks of its own, seen by its class: the object itself stays as it is.
 
-It may be frozen, hand on what is set to what it holds, or be copied and pickled, and the copy steps for itself.
+It may be frozen, hand on what is set to what it holds, or be copied and pickled, and the copy steps for itself. Only a
+step that is set on the object itself is watched there.
 """
 
+import copy
+import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
@@ -17,11 +20,13 @@ def watch_step(wrapper: Any, around: _Around) -> Callable[[], None] | None:
     """Have every step of a wrapper, which the caller holds, made in a context.
 
     Returns:
-        What ends that; None where no step is a method of the wrapper's class, or the class can't be changed.
+        What ends that; None where neither the wrapper nor its class has a step that can be changed.
     """
+    if "step" in getattr(wrapper, "__dict__", ()):
+        return _watch_own(wrapper, around)
     kind = type(wrapper)
     step = getattr_static(kind, "step", None)
-    if not isinstance(step, FunctionType) or "step" in getattr(wrapper, "__dict__", ()):
+    if not isinstance(step, FunctionType):
         return None
     if kind not in _WATCHED:
         try:
@@ -38,6 +43,47 @@ def watch_step(wrapper: Any, around: _Around) -> Callable[[], None] | None:
                 watched.leave()
 
     return end
+
+
+def _watch_own(wrapper: Any, around: _Around) -> Callable[[], None]:
+    """Watch a step that is set on the object itself, as by a scheduler, a timer or `functools.partial`."""
+    own: dict[str, Any] = wrapper.__dict__
+    step = own["step"]
+    own["step"] = ours = _Told(step, around)
+
+    def end() -> None:
+        if own.get("step") is ours:
+            own["step"] = step
+
+    return end
+
+
+class _Told:
+    """A step in a context: but for that it is what it was, and so are its copies."""
+
+    def __init__(self, step: Any, around: _Around) -> None:
+        self._step, self._around = step, around
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """Make the step."""
+        with self._around():
+            return self._step(*inputs, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        """Look it up in the step, as a scheduler does that wraps it."""
+        return getattr(self._step, name)
+
+    def __copy__(self) -> Any:
+        """Return the step."""
+        return self._step
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Return a copy of the step."""
+        return copy.deepcopy(self._step, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have the step pickled: what reads it needs no trainparity."""
+        return operator.itemgetter(0), ((self._step,),)
 
 
 class _Watched:
