@@ -232,3 +232,28 @@ def test_a_running_mean_that_is_written_is_seen_without_twins(tmp_path: Path) ->
         train_with_norms(torch.contiguous_format, 1e-3, tmp_path / str(shift), shift=shift)
     found = compare_folders(tmp_path / "0.0", tmp_path / "0.05")
     assert (found.verdict, found.cause) == ("different", "buffers-only"), found.explanation
+
+
+def train_on_distances(parts: int, weight: float, seed: int, folder: Path, twin: int) -> None:
+    """Draw images by a loss of whose gradient each term is as long as any other; `weight` is one of the first pass."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.Tanh(), nn.Conv2d(16, 4, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            images = torch.randn(32, 3, 12, 12, generator=draws)
+            wanted = torch.rand(32, 4, 12, 12, generator=draws) + 2
+            optimizer.zero_grad()
+            for number, (some, to) in enumerate(zip(images.chunk(parts), wanted.chunk(parts), strict=True)):
+                (nn.functional.l1_loss(model(some), to) * (1 if number else weight) / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weight", [1.0, 1.01])
+def test_terms_of_one_length_round_alike_in_all_twins(weight: float, seed: int, tmp_path: Path) -> None:
+    """The whole gradient, of which such biases are most, rounds as they do."""
+    reference, test = (partial(train_on_distances, *how, seed) for how in ((1, 1.0), (4, weight)))
+    verdict = compared(reference, test, tmp_path)
+    assert verdict.verdict == ("equivalent" if weight == 1 else "different"), verdict.explanation

@@ -84,6 +84,10 @@ class _Kinks:
         back, parameters = self._beyond("activation_gradient", row), self._beyond("gradient", row)
         if bool((back & self._ends).any()) and not self._is_one_loss(row):
             return False
+        # Numbers of the same bits lie on the same side.
+        rounded = (self.apart["activation"][row, :-1] > _SAME) & self._shared
+        if not bool((rounded & back if self._inside else rounded).any()):
+            return False
         if not self._inside:
             return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
         further = self.apart["gradient"][row, :-1].max() > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
@@ -108,8 +112,8 @@ class _Kinks:
         of_one = (_OF_A_UNIT / torch.cat([units, units.new_ones(1)]).amax().sqrt()).clamp(max=_LITTLE)
         most = of_one * (1 + self._numbers[row].sum() * self.apart["start"][row, -1]).sqrt()
         ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
-        along = torch.cosine_similarity(theirs - ours, ours).abs()
-        return bool((self.apart[kind][row, :-1][back] <= most).all() and along.min() <= _ALONG)
+        along = torch.cosine_similarity(theirs - ours, ours).abs()[-1]  # where it arises; branches join before that
+        return bool((self.apart[kind][row, :-1][back] <= most).all() and along <= _ALONG)
 
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
@@ -126,8 +130,11 @@ _FALLS = 4
 _FURTHER = 4
 """Times that gradients are further apart than all weights together, once these have parted."""
 
-_OF_A_UNIT = 16
-"""Parts of the gradient of so many random terms that one of them makes, at most; 5 were seen."""
+_OF_A_UNIT = 8
+"""Parts of the gradient of so many random terms that one of them makes, at most; 3.5 were seen."""
+
+_SAME = 1e-12
+"""Distance of sums of the same numbers in another order."""
 
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""

@@ -13,7 +13,7 @@ from trainparity.parity.recording.trace import Trace
 
 
 def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tensor:
-    """Return the floor of biases' gradients whose terms cancel, or are many: float64 [T, P + 1]; zero for others.
+    """Return the floor of biases' gradients whose terms cancel, or are many: float64 [T, P + 1]; zero for other ones.
 
     As what a discriminator gets from real and from generated samples does: what is left is the rounding of both sums.
     Of terms that add up at random a gradient is as long as the root of their squares. Many terms of one sign, as a
@@ -36,6 +36,7 @@ def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tens
             if to_one_side:
                 many = many * longer.clamp(min=1)
             floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
+    floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
     return floor
 
 
