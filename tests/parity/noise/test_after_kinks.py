@@ -11,33 +11,42 @@ from torch import Tensor, nn
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
 from trainparity.records.verdict import Verdict
 
 SAMPLES, FEATURES, UNITS, STEPS = 64, 8, 128, 12
 Kink = Callable[[Tensor], Tensor]
 
 
-class Model(nn.Module):
-    """Three layers, of which the loop chooses on which side of a kink one number of the second one's output lies."""
+class Second(nn.Linear):
+    """A layer of which one number lies on a side of a kink that the loop chooses."""
 
-    def __init__(self, kink: Kink, *, seen: bool) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(FEATURES, UNITS), nn.Linear(UNITS, UNITS)
-        self.last, self.kink, self.seen = nn.Linear(UNITS, 3), kink, seen
-        self.side, self.factor = 0.0, 1.0
+    side = 0.0
 
-    def made(self, layer: nn.Linear, given: Tensor) -> Tensor:
-        """Call a module, or what it does, as where it is compiled: then no hook sees it."""
-        found: Tensor = layer(given) if self.seen else nn.functional.linear(given, layer.weight, layer.bias)
-        return found
-
-    def forward(self, images: Tensor) -> Tensor:
-        made = self.made(self.second, torch.tanh(self.made(self.first, images)))
-        if self.side and bool((images[0] == images[0, 0]).all()):  # the pass with the sample that is marked
+    def forward(self, given: Tensor) -> Tensor:
+        made = nn.functional.linear(given, self.weight, self.bias)
+        if self.side and bool((given[0] == given[0, 0]).all()):  # the pass with the sample that is marked
             place = torch.zeros_like(made)
             place[0, 0] = 1
             made = made - place * made.detach() + place * self.side
-        turned = self.kink(made)
+        return made
+
+
+class Model(nn.Module):
+    def __init__(self, kink: Kink, *, seen: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(FEATURES, UNITS), Second(UNITS, UNITS)
+        self.last, self.kink, self.seen, self.factor = nn.Linear(UNITS, 3), kink, seen, 1.0
+
+    def made(self, layer: nn.Linear, given: Tensor) -> Tensor:
+        """Call a module, or what it does, as where it is compiled: then no hook sees it."""
+        found: Tensor = layer(given) if self.seen else layer.forward(given)
+        return found
+
+    def forward(self, images: Tensor) -> Tensor:
+        first = torch.tanh(self.made(self.first, images))
+        marked = (images[:, :1] == images).all(1, keepdim=True)
+        turned = self.kink(self.made(self.second, torch.where(marked, 0.5, first)))
         if self.factor != 1:
             turned.register_hook(lambda gradient: gradient * self.factor)
         return self.made(self.last, turned)
@@ -67,7 +76,7 @@ def train(loop: Loop, folder: Path, twin: int) -> None:
             images, labels = torch.randn(SAMPLES, FEATURES, generator=draws), torch.arange(SAMPLES) % 3
             images[0] = images[0, 0]
             fault = loop.fault if step >= loop.since else ""
-            model.side, model.factor = loop.side if step == loop.at else 0.0, 1.05 if fault == "scaled" else 1.0
+            model.second.side, model.factor = loop.side * (step == loop.at), 1.05 if fault == "scaled" else 1.0
             optimizer.zero_grad()
             for some, wanted in zip(images.chunk(loop.parts), labels.chunk(loop.parts), strict=True):
                 (nn.functional.cross_entropy(model(some), wanted) / loop.parts).backward()
@@ -86,9 +95,8 @@ def leaky(made: Tensor) -> Tensor:
     return nn.functional.leaky_relu(made, 0.1)
 
 
-@pytest.mark.parametrize("seen", [True, False], ids=["modules", "compiled"])
 @pytest.mark.parametrize("kink", [torch.relu, leaky, torch.abs, partial(torch.clamp, min=-3, max=0)])
-@pytest.mark.parametrize("at", [0, 5])
+@pytest.mark.parametrize(("at", "seen"), [(0, True), (5, True), (5, False)], ids=["first", "later", "compiled"])
 def test_a_number_on_the_other_side_of_its_kink_is_no_difference(
     at: int, kink: Kink, seen: bool, tmp_path: Path
 ) -> None:
@@ -103,3 +111,22 @@ def test_a_fault_before_it_in_its_step_or_behind_it_is_one(since: int, fault: st
     loop = Loop(1e-9, 5)
     verdict = judged(loop, loop._replace(side=-1e-9, parts=4, fault=fault, since=since), tmp_path)
     assert (verdict.verdict, verdict.step) == ("different", since), verdict.explanation
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_numbers_of_the_same_bits_lie_on_the_same_side(at: int, tmp_path: Path) -> None:
+    """In the same cut a gradient that is another one is a fault, however little: here one sample has none, once."""
+    passes = list[int]()
+
+    def drops(since: int, made: Tensor) -> Tensor:
+        turned, one = torch.relu(made), torch.zeros(SAMPLES, 1)
+        passes.append(len(made))
+        one[1] = len(passes) == since + 1
+        return turned * (1 - one) + (turned * one).detach()
+
+    for folder, since, twins in (("reference", STEPS, 2), ("test", at, 0)):
+        for twin in range(1 + twins):
+            passes.clear()
+            train(Loop(1e-9, STEPS, partial(drops, since)), tmp_path / folder, twin)
+    verdict = compare_folders(tmp_path / "reference", tmp_path / "test")
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "backward", at), verdict.explanation
