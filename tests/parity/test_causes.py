@@ -383,7 +383,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
         (SPECTRAL, {**SPECTRAL, "parts": 2, "buffer": 0.1, "gradients": OFF}),
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
-        (constant(0.0), {**constant(0.004), "activations": {"a": 1e-3}}),
+        (constant(0.0), {**constant(0.02), "activations": {"a": 1e-3}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}, "layout": {"modules": GELU}}),
         ({}, {"gradients": OFF, "activations": {"b": 0.1, "(output)": 2e-7}}),
         ({}, {"gradients": OFF, "activations": {"b": 1e-5, "(output)": 2e-7}, "given_back": {"a": 1e-4}}),
@@ -451,7 +451,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "buffers-only": [
         ({}, {"buffer": 0.1}), ({}, {"parts": 2, "buffer": 0.1}), (COARSE, {**COARSE, "buffer": 0.1}),
-        (constant(0.0), {**constant(0.004), "parts": 2}),
+        (constant(0.0), {**constant(0.02), "parts": 2}),
         (CENTRE, {**CENTRE, "buffer": 0.1, "gradients": scaled(1.5, "a.bias", since=1)}),
         (BOOK, {**BOOK, "buffer": 0.007, "activation__sketch": A_OFF_SINCE_TWO, "gradients": OFF_SINCE}),
     ],

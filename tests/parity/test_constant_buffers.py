@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -51,6 +52,38 @@ def test_a_constant_buffer_of_one_run_is_no_difference(tmp_path: Path) -> None:
 def test_a_buffer_that_changes_in_one_run_alone_is_not_left_out(tmp_path: Path) -> None:
     verdict = compared(_masked(""), _masked("changing"), tmp_path)
     assert (verdict.verdict, verdict.reason) == ("cannot judge", "buffers of one run only: own")
+
+
+class Attends(nn.Module):
+    """Attends to what lies before, by a mask of so many positions that adds a number."""
+
+    def __init__(self, positions: int, hidden: float, first: float = 0.0) -> None:
+        super().__init__()
+        self.made, self.last = nn.Linear(4, 4), nn.Linear(4, 1)
+        mask = torch.full((positions, positions), hidden).triu(1)
+        mask[1, 0] = first
+        self.register_buffer("mask", mask)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        made, length = torch.tanh(self.made(values)), len(values)
+        scores = made @ made.T + self.mask[:length, :length]
+        found: torch.Tensor = self.last(torch.softmax(scores, -1) @ made)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("positions", "hidden", "first", "said"),
+    [
+        (8, -1e9, 0.0, "bitwise"), (8, float(torch.finfo().min), 0.0, "bitwise"), (32, -torch.inf, 0.0, "bitwise"),
+        (8, -1.0, 0.0, "different"), (8, -torch.inf, 0.5, "different"), (32, -1e9, 0.5, "different"),
+    ],
+)  # fmt: skip
+def test_constants_of_another_length_or_other_values_that_make_nothing_else_are_no_difference(
+    positions: int, hidden: float, first: float, said: str, tmp_path: Path
+) -> None:
+    makes = (partial(Attends, 8, -torch.inf), partial(Attends, positions, hidden, first))
+    verdict = compared(*(partial(_train, make) for make in makes), tmp_path)
+    assert verdict.verdict == said, verdict.explanation or verdict.reason
 
 
 class Causal(nn.Linear):

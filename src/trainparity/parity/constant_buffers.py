@@ -1,6 +1,8 @@
-"""Buffers that one of two runs has and that never change, as a mask or a table of angles: both may train alike."""
+"""Buffers that never change, as a mask or a table of angles, and that two runs which train alike need not share."""
 
 from collections.abc import Set
+
+import torch
 
 from trainparity.parity.noise.distance import never_change
 from trainparity.parity.recording.integrity import END
@@ -8,11 +10,25 @@ from trainparity.parity.recording.trace import Trace
 
 
 def without_own_constants(left: Trace, right: Trace, *twins: Trace) -> list[Trace]:
-    """Return two runs, and twins of the left one, without the buffers that one run alone has and never changes."""
+    """Return two runs, and twins of the left one, without the buffers that one run alone has and never changes.
+
+    And without those that neither changes and that have another length, as a table of more positions, or other values
+    of which nothing else is made, as a mask of another large number: gradients and weights have the same bits.
+    """
     constant = [_constant(trace) for trace in (left, right)]
     names = [set(trace.layout.buffers) for trace in (left, right)]
     left_out = (constant[0] - names[1]) | (constant[1] - names[0])
+    left_out |= {name for name in constant[0] & constant[1] if _is_immaterial(left, right, name)}
     return [_without(trace, left_out) if left_out else trace for trace in (left, right, *twins)]
+
+
+def _is_immaterial(left: Trace, right: Trace, name: str) -> bool:
+    if left.layout.buffers[name] != right.layout.buffers[name]:
+        return True
+    digests = [trace.arrays["buffer/digest"][0, list(trace.layout.buffers).index(name)] for trace in (left, right)]
+    return bool(digests[0] != digests[1]) and all(
+        torch.equal(*(trace.arrays[f"{kind}/digest"] for trace in (left, right))) for kind in ("gradient", "weight")
+    )
 
 
 def _constant(trace: Trace) -> set[str]:
