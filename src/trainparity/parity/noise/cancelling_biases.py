@@ -36,7 +36,8 @@ def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tens
             if to_one_side:
                 many = many * longer.clamp(min=1)
             floor[:, place] = torch.where(count >= _MANY, torch.maximum(floor[:, place], many), floor[:, place])
-    floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
+    if not is_coarse(layout):
+        floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
     return floor
 
 
