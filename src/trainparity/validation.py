@@ -180,10 +180,9 @@ def _line(model: type[BaseModel], mistake: ErrorDetails, path: Path, prefix: Seq
             short = mistake["type"] == "too_short"
             number = f"at least {context['min_length']}" if short else f"at most {context['max_length']}"
             text = f"{_SHORT.repr(value) if value else 'empty'}; allowed: {number}"
-        case "dict_type" | "model_type" | "model_attributes_type":
-            text = f"{'empty' if value is None else _SHORT.repr(value)}; allowed: keys and their values"
-        case "list_type":
-            text = f"{'empty' if value is None else _SHORT.repr(value)}; allowed: a list"
+        case "dict_type" | "model_type" | "model_attributes_type" | "list_type":
+            allowed = "a list" if mistake["type"] == "list_type" else "keys and their values"
+            text = f"{'empty' if value is None else _SHORT.repr(value)}; allowed: {allowed}"
         case "string_type" | "invalid_key" if is_key or mistake["type"] == "invalid_key":
             del keys[-1]
             text = f"the key {_SHORT.repr(value)}{_WRITTEN.get(repr(value), '')} is no text in YAML: put it into quotes"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.support.synthetic import SHAPES, Change, all_but, drawn, scaled, trace, twins
-from trainparity.parity.noise.distance import rounding
 from trainparity.parity.noise.floor import NoiseFloor
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
 from trainparity.records.verdict import Verdict

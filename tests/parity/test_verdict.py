@@ -12,7 +12,7 @@ from tests.support.runs import ADAM, SGD, Reference, configuration, prepared, tr
 from tests.support.synthetic import SHAPES, judge, scaled, trace
 from trainparity.attach.owners import Together
 from trainparity.params import Optimizer
-from trainparity.parity.noise.distance import rounding
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.conditions import REDUCTION
 from trainparity.parity.recording.trace import TOGETHER, Trace

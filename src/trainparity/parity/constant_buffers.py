@@ -4,7 +4,7 @@ from collections.abc import Set
 
 import torch
 
-from trainparity.parity.noise.distance import never_change
+from trainparity.parity.noise.rounding import never_change
 from trainparity.parity.recording.integrity import END
 from trainparity.parity.recording.trace import Trace
 
@@ -15,7 +15,7 @@ def without_own_constants(left: Trace, right: Trace, *twins: Trace) -> list[Trac
     And without those that neither changes and that have another length, as a table of more positions, or other values
     of which nothing else is made, as a mask of another large number: gradients and weights have the same bits.
     """
-    constant = [_constant(trace) for trace in (left, right)]
+    constant = [never_change(trace) for trace in (left, right)]
     names = [set(trace.layout.buffers) for trace in (left, right)]
     left_out = (constant[0] - names[1]) | (constant[1] - names[0])
     left_out |= {name for name in constant[0] & constant[1] if _is_immaterial(left, right, name)}
@@ -29,10 +29,6 @@ def _is_immaterial(left: Trace, right: Trace, name: str) -> bool:
     return bool(digests[0] != digests[1]) and all(
         torch.equal(*(trace.arrays[f"{kind}/digest"] for trace in (left, right))) for kind in ("gradient", "weight")
     )
-
-
-def _constant(trace: Trace) -> set[str]:
-    return {name for name, stays in zip(trace.layout.buffers, never_change(trace).tolist(), strict=True) if stays}
 
 
 def _without(trace: Trace, names: Set[str]) -> Trace:

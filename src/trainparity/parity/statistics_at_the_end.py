@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import distances, rounding, times
+from trainparity.parity.noise.distance import distances, times
 from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.names import some

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.clipping import part_kept, parted_limits
+from trainparity.parity.noise.distance import distances
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.after_backward import kept_after_backward, made_by_backward
 
@@ -62,7 +63,7 @@ def _are_alike(trace: Trace, other: Trace) -> Tensor:
     limits, others = _limits(trace), _limits(other)
     if len(limits) != len(others):
         return torch.zeros_like(limits, dtype=torch.bool)
-    return (limits - others).abs() <= parted_limits(trace, other, (limits, others)) * others
+    return (limits - others).abs() <= parted_limits(distances(trace, other, "start"), (limits, others)) * others
 
 
 def _without_own_clipping(trace: Trace, other: Trace, noise: Tensor) -> Trace:

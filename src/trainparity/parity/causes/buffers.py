@@ -1,10 +1,9 @@
 """Buffers alone."""
 
-import torch
-
 from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.passes import same_cut
-from trainparity.parity.noise.distance import ALL, is_count, never_change
+from trainparity.parity.noise.distance import ALL
+from trainparity.parity.noise.rounding import is_count, never_change
 from trainparity.parity.steps.carried import carried_on
 from trainparity.parity.steps.comparable_rows import passed_alike
 from trainparity.parity.steps.difference import Difference
@@ -13,10 +12,12 @@ from trainparity.records.names import some
 
 def _other_constants(difference: Difference) -> list[str]:
     """Return the buffers that differ, where no step of either run changes one of them."""
-    constant = torch.logical_and(*(never_change(trace) for trace in difference.traces)).tolist()
-    stays = {name for name, never in zip(difference.left.layout.buffers, constant, strict=True) if never}
-    names = [name for name in difference.beyond["buffer"] if name != ALL]
-    return names if set(names) <= stays else []
+    names = _beyond(difference)
+    return names if set(names) <= set.intersection(*map(never_change, difference.traces)) else []
+
+
+def _beyond(difference: Difference) -> list[str]:
+    return [name for name in difference.beyond["buffer"] if name != ALL]
 
 
 @rule(
@@ -50,7 +51,7 @@ def buffers_only(difference: Difference) -> Finding | None:
     """Gradients, updates and weights are the same training; only buffers differ."""
     if difference.stage != "buffer" or difference.fed_by_buffers:
         return None
-    names = [name for name in difference.beyond["buffer"] if name != ALL]
+    names = _beyond(difference)
     evidence: Evidence = {"buffers": names, "distance": difference.distance("buffer")}
     if _other_constants(difference):
         return Finding(
@@ -100,7 +101,7 @@ def fed_by_buffers(difference: Difference) -> Finding | None:
     """Buffers that the next step's loss is made with."""
     if not difference.fed_by_buffers:
         return None
-    names = [name for name in difference.beyond["buffer"] if name != ALL and not difference.is_running_statistic(name)]
+    names = [name for name in _beyond(difference) if not difference.is_running_statistic(name)]
     return Finding(
         f"buffers differ first, {some(names)} at step {difference.step}, where gradients, updates and weights agree: "
         "those of the next step, which is made with them, do not",

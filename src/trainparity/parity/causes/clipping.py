@@ -7,7 +7,6 @@ from torch import Tensor
 
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
-from trainparity.parity.noise.distance import distances
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.numbers import exact
@@ -100,24 +99,23 @@ def is_clipped_otherwise(difference: Difference) -> bool:
 
 def _parted(difference: Difference) -> float:
     limits = [trace.arrays["clip/max_norm"] for trace in difference.traces]
-    return float(parted_limits(*difference.traces, limits)[difference.row])
+    return float(parted_limits(difference.distances("start"), limits)[difference.row])
 
 
-def parted_limits(left: Trace, right: Trace, limits: Sequence[Tensor]) -> Tensor:
+def parted_limits(start: Tensor, limits: Sequence[Tensor]) -> Tensor:
     """Return by which part limits may differ that are computed from weights, which rounding has parted (AGC).
 
     Such a limit is another one in each step.
 
     Args:
-        left: The reference.
-        right: The other run.
+        start: How far apart weights are before each step: float64 [T, P + 1].
         limits: Of both runs: float64 [T].
 
     Returns:
         float64 [T]
     """
     follow = all(bool((of_run != of_run[:1]).any()) for of_run in limits)
-    parted = distances(left, right, "start")[:, :-1].nan_to_num(0.0, posinf=0.0)
+    parted = start[:, :-1].nan_to_num(0.0, posinf=0.0)
     return (parted.amax(1) if follow and parted.numel() else torch.zeros(len(parted))).double().clamp(min=1e-6)
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import stored_rounding
+from trainparity.parity.noise.rounding import stored_rounding
 from trainparity.parity.steps.difference import Difference
 
 SETTING = "setting/"

@@ -6,7 +6,8 @@ from torch import Tensor
 from trainparity.parity.causes import facts
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.precision import stored_otherwise
-from trainparity.parity.noise.distance import ALL, norms, stored_rounding
+from trainparity.parity.noise.distance import ALL, norms
+from trainparity.parity.noise.rounding import stored_rounding
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
 

@@ -7,7 +7,7 @@ which step that happens is a matter of chance: three twins may meet their first 
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Compared, distances, sketches
+from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, sketches
 from trainparity.parity.noise.floor import Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
@@ -25,7 +25,8 @@ def after_kinks(left: Trace, right: Trace, floor: Floor) -> Floor:
         right: The run that is compared with it.
         floor: That of the reference. A coarse format's twins meet kinks in every step.
     """
-    if is_coarse(left.layout) or not left.layout.steps:
+    limit = margin_of(left.layout, MARGIN) * floor["gradient"]
+    if is_coarse(left.layout) or not bool((distances(left, right, "gradient") > limit).any()):
         return floor
     kinks = _Kinks(left, right, floor)
     return _AfterKinks(left, floor, kinks) if kinks.rows else floor
@@ -51,9 +52,8 @@ class _Kinks:
         self._shared = torch.tensor([name in seen and not depends_on_cut(name) for name in names], dtype=torch.bool)
         self._ends = torch.tensor([name in left.layout.outputs for name in names], dtype=torch.bool)
         self._inside = bool(inside([name for name in names if name in seen]))
-        if bool((self.apart["gradient"] > self.margin * floor["gradient"]).any()):
-            for window in left.layout.windows():
-                self._look_at(window)
+        for window in left.layout.windows():
+            self._look_at(window)
 
     def _look_at(self, window: slice) -> None:
         goes_on, parted = {*self._left.layout.rows_that_go_on()}, False
@@ -85,7 +85,7 @@ class _Kinks:
         if bool((back & self._ends).any()) and not self._is_one_loss(row):
             return False
         # Numbers of the same bits lie on the same side.
-        rounded = (self.apart["activation"][row, :-1] > _SAME) & self._shared
+        rounded = (self.apart["activation"][row, :-1] > SUMMED_OTHERWISE) & self._shared
         if not bool((rounded & back if self._inside else rounded).any()):
             return False
         if not self._inside:
@@ -132,9 +132,6 @@ _FURTHER = 4
 
 _OF_A_UNIT = 8
 """Parts of the gradient of so many random terms that one of them makes, at most; 3.5 were seen."""
-
-_SAME = 1e-12
-"""Distance of sums of the same numbers in another order."""
 
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""

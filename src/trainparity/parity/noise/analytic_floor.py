@@ -11,11 +11,12 @@ from trainparity.parity.noise.cancelling_biases import (
     of_terms_that_cancel,
     summed,
 )
-from trainparity.parity.noise.distance import Compared, rounding
+from trainparity.parity.noise.distance import Compared
 from trainparity.parity.noise.floor import running_maximum
 from trainparity.parity.noise.jumps import jumping, orthogonalised
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import amplified, of_nothing, passed_on
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.noise.unrecorded_steps import left_to_rounding
 from trainparity.parity.recording.trace import Trace
 

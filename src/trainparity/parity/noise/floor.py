@@ -8,17 +8,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.cancelling_biases import of_cancelling_biases
-from trainparity.parity.noise.distance import (
-    KINDS,
-    Compared,
-    distances,
-    names,
-    norms,
-    ratio,
-    rounding,
-    stored_rounding,
-    with_all,
-)
+from trainparity.parity.noise.distance import KINDS, Compared, distances, names, norms, ratio, with_all
 from trainparity.parity.noise.jumps import jumping, without_jumps
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import (
@@ -26,6 +16,7 @@ from trainparity.parity.noise.normalisation import (
     of_nothing,
     passed_on,
 )
+from trainparity.parity.noise.rounding import rounding, stored_rounding
 from trainparity.parity.noise.twins import FEW, of_another_run, of_another_update, seen_as
 from trainparity.parity.noise.unrecorded_steps import left_to_rounding
 from trainparity.parity.recording.integrity import flaw

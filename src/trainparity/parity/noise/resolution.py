@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import KINDS, Judged, names, norms, ratio, stored_rounding
+from trainparity.parity.noise.distance import KINDS, Judged, names, norms, ratio
 from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
+from trainparity.parity.noise.rounding import stored_rounding
 from trainparity.parity.recording.trace import Trace
 from trainparity.records.base import INFINITE
 from trainparity.records.verdict import Resolution

@@ -7,8 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Judged, distances, norms, rounding, sketches
+from trainparity.parity.noise.distance import Judged, distances, norms, sketches
 from trainparity.parity.noise.normalisation import amplified, decomposed
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.names import some

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from trainparity.parity.noise.distance import SUMMED_OTHERWISE
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.formats import UNIT_ROUNDOFF
 from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
@@ -176,7 +177,7 @@ class Chain:
 
 def _same(alike: bool) -> float:
     """Return the relative distance of sums of the same numbers: in another order or cut of the samples they round."""
-    return 0.0 if alike else _SUMMED_OTHERWISE
+    return 0.0 if alike else SUMMED_OTHERWISE
 
 
 def _loss_is_fine(step: StepPair) -> bool:
@@ -215,9 +216,6 @@ def _calls_more(names: Sequence[str], others: Sequence[str]) -> bool:
     ours, theirs = calls(names), calls(others)
     return any(ours[module] > theirs[module] for module in ours.keys() & theirs.keys() if module != OUTPUT)
 
-
-_SUMMED_OTHERWISE = 1e-12
-"""Part by which sums of the same numbers in float64 differ in another order; 2e-16 was seen."""
 
 _PLAINLY = 0.05
 """Relative distance of what modules return that, as it reaches no output and no gradient, is another formulation."""

@@ -39,7 +39,7 @@ def passes_part(step: ChainedStep) -> bool:
         return True  # as behind a detach in one run
     scaled = scaled_and_back(step)
     other_size = step.of_other_size
-    given = [name for name in given_otherwise(step) if name not in other_size]
+    given = [] if scaled else [name for name in chain.given_otherwise if name not in other_size]
     other_loss = not scaled and other_loss_of_same_bits(step)
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)

@@ -9,9 +9,10 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Compared, norms, rounding, sketches, times
+from trainparity.parity.noise.distance import Compared, norms, sketches, times
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import decomposed
+from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.steps.step_pair import StepPair
 
 
