@@ -1,4 +1,4 @@
-"""Hooks around an optimizer's step: before and after the loop's own hooks on it, which may be younger."""
+"""Hooks around a step, of one optimizer or several: before and after the loop's own on it, which may be younger."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ class AroundSteps:
 
     def watch(self, optimizer: torch.optim.Optimizer) -> None:
         """Be called for this optimizer's steps, and no other's."""
-        self.remove()
+        self._remove()
         self._optimizer = optimizer
         self._handles = [optimizer.register_step_pre_hook(self._begins)]
         self._handles_after = [optimizer.register_step_post_hook(self._after)] if self._after else []
@@ -35,7 +35,8 @@ class AroundSteps:
 
     def come_last(self) -> None:
         """Be called before a step after the loop's own hooks, which may clip gradients."""
-        for handle in (*self._handles, *(self._optimizer.handles if isinstance(self._optimizer, Joint) else ())):
+        of_members = self._joint.handles if self._joint else ()
+        for handle in (*self._handles, *of_members):
             come_last(handle)
 
     @unseen
@@ -44,12 +45,36 @@ class AroundSteps:
 
         Only now: one that is called after a step must not move there, where torch goes through these hooks.
         """
-        of_members = self._optimizer.handles_after if isinstance(self._optimizer, Joint) else ()
+        of_members = self._joint.handles_after if self._joint else ()
         for handle in (*self._handles_after, *of_members):
             come_last(handle)
         return self._before(*step)
 
-    def remove(self) -> None:
-        """Be called no more."""
+    @property
+    def end_of_several(self) -> Callable[[], None] | None:
+        """What ends a step that several optimizers make; None: one makes it, and it ends when that returns."""
+        return self._joint.end if self._joint else None
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether only the step's end tells which of several optimizers a wrapper makes it with."""
+        return self._joint is not None and self._joint.inside
+
+    def keep_gradients(self, keep: bool) -> None:
+        """Have several optimizers keep the gradients of each until their step ends, or no longer."""
+        if self._joint:
+            self._joint.keep = keep
+
+    def release(self) -> None:
+        """Be called no more, and leave several optimizers as they were."""
+        self._remove()
+        if self._joint:
+            self._joint.release()
+
+    @property
+    def _joint(self) -> Joint | None:
+        return self._optimizer if isinstance(self._optimizer, Joint) else None
+
+    def _remove(self) -> None:
         for handle in (*self._handles, *self._handles_after):
             handle.remove()

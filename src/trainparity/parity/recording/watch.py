@@ -24,7 +24,6 @@ from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
-from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
@@ -79,7 +78,7 @@ class StepWatch:
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Watch the steps of another optimizer."""
         given_up(self.optimizer)
-        self._release()
+        self.around.release()
         self._watch_steps_of(unwrap_optimizer(optimizer))
 
     def _watch_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
@@ -87,8 +86,7 @@ class StepWatch:
         recorded(optimizer)
         self._holders = Holders(optimizer, self._parameters)
         self.around.watch(optimizer)
-        if isinstance(optimizer, Joint):
-            self.forward.calls.on_pass = optimizer.end
+        self.forward.calls.on_pass = self.around.end_of_several
 
     def _backward_ended(self, captured: bool) -> None:
         self.around.come_last()
@@ -100,15 +98,10 @@ class StepWatch:
         self.end_of_run.close()
         self.forward.close()
         self.backward.close()
-        self.around.remove()
-        self._release()
+        self.around.release()
         self._meeting.close()
         self.clipping.close()
         self._loss.close()
-
-    def _release(self) -> None:
-        if isinstance(self.optimizer, Joint):
-            self.optimizer.release()
 
     def facts(self) -> dict[str, Any]:
         """Return what does not change from step to step, as fields of a `Layout`."""
@@ -146,7 +139,7 @@ class StepWatch:
         self._active = self.forward.active = self.backward.active = True
         self.forward.calls.hooks.on()
         self.backward.hooks.on()
-        self._keep_gradients(True)
+        self.around.keep_gradients(True)
         self.given.begin(noise)
         self._meeting.begin()
         self.forward.begin(expected, noise)
@@ -162,7 +155,7 @@ class StepWatch:
     def rest(self) -> None:
         """Let a step pass that is not watched."""
         self.backward.hooks.off()
-        if not isinstance(self.optimizer, Joint):  # its steps end where the next forward pass begins
+        if not self.around.end_of_several:  # which is called where the next forward pass begins
             self.forward.calls.hooks.off()
 
     @unseen
@@ -178,7 +171,7 @@ class StepWatch:
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
             self._updating()
             self._meeting.expect_all()
-        if isinstance(self.optimizer, Joint) and self.optimizer.inside:  # which members step is known only now
+        if self.around.begins_late:
             record_settings(arrays, self.optimizer, parameters, self._holders)
         if not self._gradients.applied_seen:
             self._gradients.see_applied(again=bool(again))
@@ -195,7 +188,7 @@ class StepWatch:
         arrays |= self.clipping.read()
         self._active = self.backward.active = False
         self.forward.end()
-        self._keep_gradients(False)
+        self.around.keep_gradients(False)
         self.clipping.active = self._meeting.active = False
         self._loss.end()
         return arrays
@@ -226,10 +219,6 @@ class StepWatch:
             "rank/loss": torch.tensor(self._loss.value / scale, dtype=torch.float64),
         }
         return collect(self.forward, self.backward, own, self._groups, scale)
-
-    def _keep_gradients(self, keep: bool) -> None:
-        if isinstance(self.optimizer, Joint):
-            self.optimizer.keep = keep
 
     @unseen
     def _updating(self, optimizer: Any = None, args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
