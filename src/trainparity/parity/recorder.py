@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainparity.parity import arguments, run_folder
 from trainparity.parity.recording import code
-from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.apart import in_backward, unseen
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.joint import Joint
@@ -175,7 +175,12 @@ class Recorder:
 
     @unseen
     def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if not self._busy and not is_inside_own_step(optimizer):
+        if self._busy or is_inside_own_step(optimizer):
+            return
+        if in_backward():  # a hook on a gradient has made the step: what the pass shows is whole when it has ended
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: engine.queue_callback(self._finish))
+        else:
             self._finish()
 
     @unseen
