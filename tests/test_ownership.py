@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -68,6 +69,17 @@ def test_an_owner_that_gave_up_is_not_said_to_be_killed_and_what_it_started_is_w
     said: list[str] = []
     with owned(tmp_path / "run", said.append):
         assert not said and _ends(child.pid)
+
+
+def test_what_an_owner_starts_does_not_wait_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    with owned(folder, print):
+        inside = subprocess.run(
+            [sys.executable, "-c", OWNING, str(folder)], capture_output=True, text=True, timeout=20, check=False
+        )
+    assert inside.returncode == 1
+    told = f"{folder}: process {os.getpid()} on {socket.gethostname()} works there and has started this"
+    assert told in inside.stderr, inside.stderr
 
 
 def test_a_lock_file_that_is_damaged_or_removed_does_no_harm(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
 
     Yields:
         Whether another owner was waited for, here or by the owner of the container that this process is in.
+
+    Raises:
+        UserError: the folder's owner has started this process, so that both would wait for each other; or what its
+            last owner, who was killed, has left does not end.
     """
     lock = folder.with_name(f"{folder.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +57,7 @@ def owned(folder: Path, say: Callable[[str], None] = _print) -> Iterator[bool]:
     try:
         left, killed = _content(descriptor), _owner(descriptor)
         known = {"token": token, "kernel": _kernel()}
-        _write(descriptor, known | {"process": f"process {os.getpid()} on {socket.gethostname()}"})
+        _write(descriptor, known | {"process": _process()})
         if killed:
             say(f"{folder}: its last owner, {killed}, was killed; what it started ends now")
         if left:
@@ -153,12 +157,24 @@ def _acquire(lock: Path, folder: Path, say: Callable[[str], None]) -> tuple[int,
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         while not _try(descriptor, fcntl.LOCK_EX):
             if not waited and (owner := _owner(descriptor)):
+                if _is_inside(descriptor):
+                    raise UserError(f"{folder}: {owner} works there and has started this, which it would wait for")
                 waited = True
                 say(f"{folder}: waiting for {owner}, which works there")
             time.sleep(_POLL_S)
         if lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
             return descriptor, waited
         os.close(descriptor)  # removed while it was waited for
+
+
+def _is_inside(descriptor: int) -> bool:
+    """Tell whether another process that owns the folder has started this one, as a pipeline does a stage's command."""
+    content, (token, _, _) = _content(descriptor), os.environ.get(OWNER, "").partition(" ")
+    return bool(token) and content.get("token") == token and content.get("process") != _process()
+
+
+def _process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def _try(descriptor: int, kind: int) -> bool:
