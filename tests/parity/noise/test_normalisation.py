@@ -67,6 +67,36 @@ def test_a_sign_that_rounding_turns_is_no_difference(tmp_path: Path) -> None:
     assert apart[0, 0] == pytest.approx(2 / SIZE**0.5, rel=0.1)  # one element of 64 went the other way
 
 
+def run_in_bf16(folder: Path, name: str, *, twin: int = 0, turned: int = 0, shift: float = 0) -> None:
+    """Train a layer of 32 outputs, of which the first has next to no gradient for its bias."""
+    torch.manual_seed(0)
+    model = nn.Linear(16, 32)
+    made = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with trainparity.record(model, made, folder / name, twin=twin):
+        for inputs in torch.randn(STEPS, BATCH, 16):
+            made.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                outputs = model(inputs)
+            outputs.float().square().mean().backward()
+            assert model.bias.grad is not None
+            model.bias.grad[0] *= 1e-4
+            model.bias.grad[:turned] *= -1
+            made.step()
+            with torch.no_grad():
+                model.bias += torch.arange(32) % 2 * shift
+
+
+@pytest.mark.parametrize(("turned", "shift", "verdict"), [(1, 0.0, "equivalent"), (0, 1e-3, "different")])
+def test_few_signs_that_turn_are_no_other_update_in_a_coarse_format(
+    turned: int, shift: float, verdict: str, tmp_path: Path
+) -> None:
+    for twin in range(3):
+        run_in_bf16(tmp_path, "a", twin=twin)
+    run_in_bf16(tmp_path, "b", turned=turned, shift=shift)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == verdict, found
+
+
 @pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
 def test_weights_that_decay_by_hand_are_one(tmp_path: Path, optimizer: str) -> None:
     assert judged(tmp_path, decay=0.01, optimizer=optimizer).verdict == "different"

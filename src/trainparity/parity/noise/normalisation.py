@@ -17,6 +17,9 @@ _LINEAR = ("", "SGD", "ASGD", "LBFGS")
 _TURNED = 2.5
 """Distance, in its own length, of an element of the update whose sign turns, and a little: they differ in length."""
 
+_ALONE = 2
+"""Elements of a tensor that turn at once, where others as small do not."""
+
 _MATTERS = 1 / 4
 """Noise, margin times the floor's and in lengths of an element, from which it counts: of less, twins show enough."""
 
@@ -37,14 +40,32 @@ def amplified(reference: Trace, kind: Literal["update", "weight"], gradient: Ten
     Returns:
         Relative L2 distances, [T, tensors + 1]; zeros for what an optimizer updates that does no such thing.
     """
-    normalised = ~(_is_linear(reference.layout) | _decomposed_always(reference.layout))
+    normalised = _is_normalised(reference.layout)
     if not normalised.any():
         return torch.zeros_like(gradient)
-    middles = 2.0 ** -(2 * torch.arange(LEVELS, dtype=torch.float64) + 1)
-    margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / middles
+    margin, noise = margin_of(reference.layout, MARGIN), gradient[:, :-1, None] / _middles()
     turned = torch.where(noise * margin > _MATTERS, noise.clamp(max=_TURNED / margin), 0.0)
     each = (reference.arrays["gradient/levels"] * turned**2).sum(-1).sqrt()
     return of_moved(reference, kind, each * norms(reference, "update") * normalised)
+
+
+def turned_by(reference: Trace, gradient: Tensor) -> Tensor:
+    """Return how far updates are apart whose gradients are so far apart, where that is known: no floor of many.
+
+    Where what differs lies in few elements, as a bias has few, these turn though others of their size would not.
+
+    Args:
+        reference: Its levels of the gradient are used.
+        gradient: Relative L2 distances of its gradients: float64 [T, tensors + 1].
+
+    Returns:
+        Relative L2 distances, [T, tensors]; zeros for what an optimizer updates that does no such thing.
+    """
+    sizes, levels = _sizes(reference.layout), reference.arrays["gradient/levels"]
+    noise = gradient[:, :-1, None] / _middles()
+    few = ((levels > 0) & (noise * sizes.sqrt()[:, None] > 1)).any(-1) * (_ALONE / sizes).clamp(max=1)
+    many = levels * noise.clamp(max=_TURNED) ** 2
+    return (many.sum(-1) + few * _TURNED**2).sqrt() * _is_normalised(reference.layout)
 
 
 def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tensor) -> Tensor:
@@ -59,9 +80,7 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
     """
     updates = norms(reference, "update").double()
     cancel = noisy & (norms(reference, "gradient") == 0).all(0) & ~_is_linear(reference.layout)
-    sizes = torch.tensor(
-        [math.prod(shape) for shape in reference.layout.parameters.values()], dtype=torch.float64
-    ).sqrt()
+    sizes = _sizes(reference.layout).sqrt()
     largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
     moved = torch.where(cancel, largest * sizes, 0.0)
     return of_moved(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
@@ -109,6 +128,20 @@ def _decomposes(optimizer: str) -> bool:
 
 _DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")
 """Parts of the names of such optimizers. One that says Adam too, as it makes some updates so, is held to be that."""
+
+
+def _is_normalised(layout: Layout) -> Tensor:
+    """Tell which parameters may have updates of which each element is divided by its own size: bool [P]."""
+    return ~(_is_linear(layout) | _decomposed_always(layout))
+
+
+def _sizes(layout: Layout) -> Tensor:
+    return torch.tensor([math.prod(shape) for shape in layout.parameters.values()], dtype=torch.float64)
+
+
+def _middles() -> Tensor:
+    """Return how large an element on each level is, in lengths of a mean one."""
+    return 2.0 ** -(2 * torch.arange(LEVELS, dtype=torch.float64) + 1)
 
 
 def _is_linear(layout: Layout) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, norms, sketches, times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import decomposed
+from trainparity.parity.noise.normalisation import decomposed, turned_by
 from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.steps.step_pair import StepPair
 
@@ -33,7 +33,8 @@ def made_otherwise(step: StepPair) -> list[str]:
     more &= apart > _ROUNDED * torch.maximum(rounding(left, "update"), rounding(right, "update"))[row, :-1]
     # Else twins' updates have little in common, or it is not known what they have.
     alike = step.noise("update") <= 1 / _OF_EQUALS and step.floor.calibrated
-    further = coarse & alike & (apart > _OF_EQUALS * step.floor["update"][row, :-1])
+    wide = torch.maximum(_OF_EQUALS * step.floor["update"][row, :-1], turned_by(left, step.distances("gradient"))[row])
+    further = coarse & alike & (apart > wide)
     return step.named(more & (further | _given_the_same(step) | (_explained(step) & ~narrow)))
 
 
