@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +46,9 @@ def test_every_argument_is_documented_and_typed(name: str) -> None:
 
 def test_a_script_is_run_and_compared(tmp_path: Path) -> None:
     script = write(tmp_path, PLAIN)
-    for name, rate in (("a", "1e-2"), ("b", "2e-2")):
+    for name, rate in (("a", "1e-2"), ("b", "2e-2"), ("as a", "1e-2")):
         assert trainparity.run([warm.python(), str(script), "--lr", rate], tmp_path / name, twins=0, steps=3) == 0
-    same = trainparity.compare(tmp_path / "a", shutil.copytree(tmp_path / "a", tmp_path / "as a"))
+    same = trainparity.compare(tmp_path / "a", tmp_path / "as a")
     other = trainparity.compare(tmp_path / "a", str(tmp_path / "b"))
     assert (same.verdict, same.exit_code) == ("bitwise", 0)
     assert (other.verdict, other.cause, other.exit_code) == ("different", "learning-rate", 1)

@@ -1,9 +1,12 @@
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import trainparity
 from tests.support.report_tree import status
 from trainparity.errors import UserError
 from trainparity.parity.curves import judge_curves, judge_runs, read_curve
@@ -119,8 +122,45 @@ def test_the_test_is_the_same_in_other_units() -> None:
 
 def test_one_run_is_not_two_seeds(tmp_path: Path) -> None:
     left, right = runs(tmp_path, "fp32"), runs(tmp_path, "bf16")
-    with pytest.raises(UserError, match="bf16-0: named twice"):
+    with pytest.raises(UserError, match=r"bf16-0: the run of \S+bf16-0 again"):
         judge_runs(left, [right[0], *right[1:], right[0].parent / "." / right[0].name])
+    with pytest.raises(UserError, match=r"fp32-1: the run of \S+fp32-1 again"):
+        judge_runs(left, [left[1], *right[1:]])
+
+
+def test_a_copy_of_a_recorded_run_is_no_other_seed_and_no_other_recipe(tmp_path: Path) -> None:
+    left, right = ([record(tmp_path / f"{name}{seed}", seed) for seed in range(4)] for name in "ab")
+    assert judge_runs(left, right).verdict == "consistent"
+    copy = shutil.copytree(left[0], tmp_path / "copy")
+    for wrong in ([left, [copy, *right[1:]]], [[*left[:3], copy], right]):
+        with pytest.raises(UserError, match=r"copy: the run of \S+a0 again"):
+            judge_runs(*wrong)
+
+
+def record(folder: Path, seed: int) -> Path:
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, folder) as recorder:
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = (model(torch.ones(4, 2)) - 1).square().mean()
+            loss.backward()
+            recorder.log(loss=loss)
+            optimizer.step()
+    return folder
+
+
+def test_a_part_of_a_curve_is_none(tmp_path: Path) -> None:
+    left, right = runs(tmp_path, "fp32"), runs(tmp_path, "bf16")
+    path = right[2] / "loss.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:51]))
+    found = judge_runs(left, right)
+    assert found.verdict == "cannot judge" and "50 losses, and 100 in" in found.sentence
+    path.rename(right[2] / "curve.csv")
+    (right[2] / "curve.csv").write_text("step,name,value\n" + "".join(f"{i},loss,1\n" for i in range(99)) + "99,")
+    found = judge_runs(left, right)
+    assert found.verdict == "cannot judge" and "row 100: the name is empty" in found.sentence
 
 
 @pytest.mark.parametrize(

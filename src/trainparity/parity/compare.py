@@ -15,6 +15,7 @@ from trainparity.parity.noise.analytic_floor import AnalyticFloor
 from trainparity.parity.noise.floor import Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
 from trainparity.parity.noise.of_two_runs import of_two_runs
+from trainparity.parity.one_run import given_twice
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
 from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable, shared_steps
@@ -40,8 +41,8 @@ def compare_folders(
     """Judge the run in `right` against the one in `left`; `left/twins/*` and `twins` measure the noise floor.
 
     A folder or file that cannot be read gives `cannot judge`, with the reason; a run of the pipeline that did not
-    train gives `failed` or `skipped`, and one folder given twice `cannot judge`. `names` are what the verdict calls
-    them: their folders, unless told otherwise.
+    train gives `failed` or `skipped`, and one run given twice, or its copy, `cannot judge`. `names` are what the
+    verdict calls them: their folders, unless told otherwise.
 
     Raises:
         ValueError: the margin is out of range.
@@ -99,10 +100,8 @@ def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
     was recorded proves nothing of the rest.
     """
     left, right = folders
-    if verdict.exit_code == 0 and left.samefile(right):
-        return verdict.unclear(
-            f"{left} and {right} are one folder: a run is the same training as itself; name the other"
-        )
+    if verdict.exit_code == 0 and (reason := given_twice(left, right)):
+        return verdict.unclear(reason)
     runs = {name: run for name, at in zip((verdict.left, verdict.right), folders, strict=True) if (run := _run_of(at))}
     unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
     if unseen and verdict.exit_code == 0:

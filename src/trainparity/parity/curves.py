@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trainparity.errors import UserError
+from trainparity.parity.one_run import moments
 from trainparity.records.base import INFINITE, RecordError, read_csv, refuse_endless
 from trainparity.records.curves import CurveResult
 from trainparity.records.run import Status
@@ -76,11 +77,10 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
     A run of the pipeline that did not train gives `failed` or `skipped`; one without a curve gives `cannot judge`.
 
     Raises:
-        UserError: a recipe has a run twice.
+        UserError: a run is there twice, or a copy of it.
     """
     empty = CurveResult(verdict="cannot judge", runs=[len(left), len(right)], level=LEVEL)
-    for folders in (left, right):
-        _refuse_twice(folders)
+    _refuse_twice([*left, *right])
     try:
         for folder in (*left, *right):
             path = folder / "status.json"
@@ -88,23 +88,42 @@ def judge_runs(left: Sequence[Path], right: Sequence[Path]) -> CurveResult:
             if path.exists() and (status := Status.read(path)).status != "trained":
                 reason = f"{folder}: {status.ending}"
                 return empty.model_copy(update={"verdict": status.status, "reason": reason})
-        ours, theirs = ([read_curve(folder) for folder in folders] for folders in (left, right))
+        ours, theirs = (_read_curves(folders) for folders in (left, right))
     except RecordError as error:
         return empty.model_copy(update={"reason": str(error)})
     return judge_curves(ours, theirs)
 
 
 def _refuse_twice(folders: Sequence[Path]) -> None:
-    """Stop where a run would count as two seeds.
+    """Stop where a run would count as two seeds, or as one of both recipes.
 
     Raises:
         UserError: names the run.
     """
-    seen: set[Path] = set()
+    seen: dict[Path | float, Path] = {}
     for folder in folders:
-        if folder.resolve() in seen:
-            raise UserError(f"{folder}: named twice among the runs of one recipe; each must have a seed of its own")
-        seen.add(folder.resolve())
+        known: list[Path | float] = [folder.resolve(), *moments(folder)]
+        if other := next((seen[key] for key in known if key in seen), None):
+            raise UserError(
+                f"{folder}: the run of {other} again; each must be a run of its own, and have a seed of its own"
+            )
+        seen |= dict.fromkeys(known, folder)
+
+
+def _read_curves(folders: Sequence[Path]) -> list[list[float]]:
+    """Read the curves of a recipe's runs.
+
+    Raises:
+        RecordError: a run has none, or a part of one.
+    """
+    curves = [read_curve(folder) for folder in folders]
+    shortest, longest = (chosen(range(len(curves)), key=lambda at: len(curves[at])) for chosen in (min, max))
+    if len(curves[shortest]) < len(curves[longest]):
+        raise RecordError(
+            f"{folders[shortest]}: {len(curves[shortest])} losses, and {len(curves[longest])} in {folders[longest]}: "
+            "runs of one recipe must be equally long"
+        )
+    return curves
 
 
 def read_curve(folder: Path) -> list[float]:
@@ -127,6 +146,8 @@ def read_curve(folder: Path) -> list[float]:
 
 def _loss(row: dict[str, str]) -> float | None:
     """Return a row's loss; None where it is of something else that was logged."""
+    if not row.get("name", "loss"):  # as of a file that ends within a row
+        raise ValueError("the name is empty")
     return float(row.get("loss") or row["value"]) if row.get("name", "loss") == "loss" else None
 
 
