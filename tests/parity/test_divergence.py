@@ -1,13 +1,16 @@
 """A run that diverged is told where it shows first."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+import trainparity
 from tests.support.synthetic import judge, trace
 from trainparity.parity.divergence import divergence
+from trainparity.parity.recording.trace import Trace
 
 
 def spoilt(key: str, row: int, column: int | None = None) -> str | None:
@@ -67,3 +70,22 @@ def test_a_loss_that_nobody_logged_and_a_model_without_modules_are_passed_over()
     found.arrays.update(arrays)
     expected = "its weights are not finite after step 2; the first was the weight a.weight, at step 2"
     assert divergence(found) == expected
+
+
+@pytest.mark.parametrize("log", ["never", "after the step", "seldom"])
+def test_a_loss_that_is_not_logged_in_a_step_is_not_the_first(log: str, tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trainparity.record(model, optimizer, tmp_path) as recorder:
+        for step in range(5):
+            optimizer.zero_grad()
+            loss = model(torch.ones(4, 2)).square().mean() * (math.nan if step == 3 else 1)
+            loss.backward()
+            if log == "seldom" and step % 2:
+                recorder.log(loss=loss)
+            optimizer.step()
+            if log == "after the step":
+                recorder.log(loss=loss)
+    first = "the loss" if log == "seldom" else "the gradient of the output of the model"
+    expected = f"its weights are not finite after step 3; the first was {first}, at step 3"
+    assert divergence(Trace.load(tmp_path)) == expected

@@ -55,3 +55,25 @@ def _train_by_two(zeroes: bool, folder: Path, twin: int) -> None:
 def test_gradients_that_an_optimizer_beside_the_recorded_one_leaves_are_named(tmp_path: Path) -> None:
     verdict = compared(partial(_train_by_two, True), partial(_train_by_two, False), tmp_path)
     assert verdict.cause == "gradients-not-zeroed", verdict.explanation
+
+
+def _distill(with_gradients: bool, folder: Path, twin: int) -> None:
+    """Train a student beside a teacher that keeps the last gradient of its own training, which no step takes."""
+    torch.manual_seed(0)
+    student, teacher = nn.Linear(4, 3), nn.Linear(4, 3)
+    teacher(torch.ones(2, 4)).sum().backward()
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(1)
+    with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            inputs = torch.randn(16, 4, generator=draws)
+            with torch.set_grad_enabled(with_gradients):
+                target = teacher(inputs)
+            (student(inputs) - target).square().mean().backward()
+            optimizer.step()
+
+
+def test_gradients_of_a_teacher_that_nobody_zeroes_are_none_of_the_training(tmp_path: Path) -> None:
+    verdict = compared(partial(_distill, False), partial(_distill, True), tmp_path)
+    assert verdict.verdict in ("equivalent", "bitwise"), verdict.explanation

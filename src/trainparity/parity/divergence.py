@@ -1,8 +1,9 @@
 """A run that diverged: from when on, and where it shows first."""
 
+import torch
 from torch import Tensor
 
-from trainparity.parity.recording.names import INPUT, OUTPUT
+from trainparity.parity.recording.names import INPUT, MODEL, OUTPUT
 from trainparity.parity.recording.trace import Trace
 
 _CHAIN = (
@@ -14,7 +15,7 @@ _CHAIN = (
 )
 """Recorded arrays in the order of a step, and how one of their tensors is called."""
 
-_ENDS = {INPUT: "the data", OUTPUT: "the model"}
+_ENDS = {INPUT: "the data", OUTPUT: "the model", MODEL: "the model"}
 
 
 def divergence(trace: Trace) -> str | None:
@@ -22,7 +23,7 @@ def divergence(trace: Trace) -> str | None:
     weights = _first(trace.arrays["weight/norm"])
     if weights is None:
         return None
-    found = [(*place, text) for key, text in _CHAIN if (place := _first(trace.arrays[key])) and _recorded(trace, key)]
+    found = [(*place, text) for key, text in _CHAIN if (place := _first(_seen(trace, key)))]
     row, column, text = min(found, key=lambda place: place[0])
     names = trace.layout.activations if "output" in text else list(trace.layout.parameters)
     steps = trace.layout.steps
@@ -38,6 +39,10 @@ def _first(values: Tensor) -> tuple[int, int] | None:
     return (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None
 
 
-def _recorded(trace: Trace, key: str) -> bool:
-    """Tell whether there is anything to see: a loss that nobody logged is not a number in every step."""
-    return key != "loss" or bool(trace.arrays[key].isfinite().any())
+def _seen(trace: Trace, key: str) -> Tensor:
+    """Return an array, without losses that nobody logged: these are not numbers."""
+    values = trace.arrays[key]
+    if key != "loss":
+        return values
+    logged = trace.arrays.get("loss/logged", values.isfinite().any())  # an earlier version has not noted it
+    return torch.where(logged, values, 0.0)

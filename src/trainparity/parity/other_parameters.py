@@ -3,6 +3,7 @@
 from typing import Any
 
 from trainparity.parity.extent import extent
+from trainparity.parity.recording.names import MODEL
 from trainparity.parity.recording.trace import TOGETHER, Layout, Trace
 from trainparity.records.verdict import Verdict
 
@@ -103,4 +104,4 @@ def different(names: tuple[str, str], margin: float, left: Layout, **facts: Any)
 
 
 def _is_together(layout: Layout) -> bool:
-    return layout.modules.get("(model)") == TOGETHER
+    return layout.modules.get(MODEL) == TOGETHER

@@ -37,7 +37,7 @@ class Recorder:
         self._own: dict[str, Any] = {"begun": time.time()}
         """Fields of the layout that it alone knows, on the first rank."""
         self._curve: list[tuple[int, str, float]] = []
-        self._loss = torch.nan
+        self._loss: Tensor | None = None
         if not _OPEN:
             STEPS_OF_ALL.begin()
         self._made_before, self._stepped = STEPS_OF_ALL.made, False
@@ -94,7 +94,7 @@ class Recorder:
             number = float(value.detach() if isinstance(value, Tensor) else value)
             self._curve.append((self.step, name, number))
             if name == "loss":
-                self._loss = number
+                self._loss = torch.tensor(number, dtype=torch.float64)
 
     def go_on_with(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the steps of another optimizer from now on, which the loop has made in place of the first."""
@@ -177,7 +177,8 @@ class Recorder:
     def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self._busy or is_inside_own_step(optimizer):
             return
-        if in_backward():  # a hook on a gradient has made the step: what the pass shows is whole when it has ended
+        # A hook on a gradient has made the step: what the pass shows is whole when it has ended, as several end theirs.
+        if in_backward() and not self._session.watch.around.end_of_several:
             engine = torch.autograd.Variable._execution_engine
             engine.queue_callback(lambda: engine.queue_callback(self._finish))
         else:
@@ -191,9 +192,9 @@ class Recorder:
             self._end_early(f"from step {self.step} on the model has other parameters: {changed}")
             return
         try:
-            self._session.finish(lambda: torch.tensor(self._loss, dtype=torch.float64), STEPS_OF_ALL.next())
+            self._session.finish(lambda: self._loss, STEPS_OF_ALL.next())
             self.step += 1
-            self._loss = torch.nan
+            self._loss = None
             self._busy = True  # a window may load the optimizer's state, which may call its step
             self._session.start(self.step)
         except (RanksPart, NotKept) as error:

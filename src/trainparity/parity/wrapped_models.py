@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainparity.parity.recording.names import MODEL
 from trainparity.parity.recording.trace import Layout, Trace
 
 
@@ -30,7 +31,7 @@ def _prefix(wrapped: Layout, plain: Layout) -> str:
 def _without(prefix: str, trace: Trace) -> Trace:
     """Return a trace of the inner model, without the modules around it."""
     layout, inner = trace.layout, prefix.removesuffix(".")
-    named = {"(model)" if name == inner else name.removeprefix(prefix): index
+    named = {MODEL if name == inner else name.removeprefix(prefix): index
              for index, name in enumerate(layout.modules) if f"{name}.".startswith(prefix)}  # fmt: skip
     kinds = list(layout.modules.values())
     changed: dict[str, Any] = {

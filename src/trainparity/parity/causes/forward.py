@@ -13,7 +13,7 @@ from trainparity.parity.causes.passes import (
     same_start,
 )
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.recording.names import GIVEN, INPUT, OUTPUT, depends_on_cut, made
+from trainparity.parity.recording.names import GIVEN, INPUT, MODEL, OUTPUT, depends_on_cut, made
 from trainparity.parity.steps.carried import carried_on
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.hidden_passes import further_on, scaled_and_back
@@ -153,7 +153,7 @@ def _other_modules(difference: Difference) -> list[str]:
     left, right = (trace.layout.modules for trace in difference.traces)
     found = []
     for name in dict.fromkeys([*left, *right]):
-        if name != "(model)" and left.get(name) != right.get(name):
+        if name != MODEL and left.get(name) != right.get(name):
             kinds = [
                 f"{kinds.get(name, 'not there')} in {run}"
                 for kinds, run in zip((left, right), difference.runs, strict=True)

@@ -18,7 +18,7 @@ from trainparity.parity.recording.identity import Samples
 from trainparity.parity.recording.kinds import is_scripted
 from trainparity.parity.recording.later import Later
 from trainparity.parity.recording.leaves import Leaves, alias
-from trainparity.parity.recording.names import INPUT, OUTPUT, numbered
+from trainparity.parity.recording.names import INPUT, MODEL, OUTPUT, numbered
 from trainparity.parity.recording.origins import Origins
 from trainparity.parity.recording.outputs import Outputs
 from trainparity.parity.recording.passes import Pass
@@ -44,7 +44,7 @@ class ForwardHooks:
         self._sketches = Later(stacks.sketches(Sketcher(size)))
         self.seen = Seen(size)
         self.outputs = Outputs(self._sketches, self.seen)
-        self.modules = [(name or "(model)", module) for name, module in named_parts(model)]
+        self.modules = [(name or MODEL, module) for name, module in named_parts(model)]
         self._by_name = dict(self.modules)
         self._names = {id(module): name for name, module in self.modules if module is not model}
         self._begun = False

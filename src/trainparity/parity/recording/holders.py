@@ -65,10 +65,13 @@ class Holders:
     def concern(self) -> set[int]:
         """Return the parameters, by identity, that optimizers update: on any rank, as far as this one knows.
 
-        Of what optimizers got since ranks met last it knows its own; before they have met, it may be any.
+        Of what optimizers got since ranks met last it knows its own; before several have met, it may be any.
         """
         parameters = set(map(id, self._parameters()))
-        return self._concerned | (self.members() & parameters) if self.known else parameters
+        own = self.members() & parameters
+        if self.known:
+            return self._concerned | own
+        return own or parameters if ranks.world_size() == 1 else parameters
 
     def tensors(self, parameters: Sequence[Tensor], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return a tensor of each parameter, such as its gradient, as its owner has it. Every rank must call it."""

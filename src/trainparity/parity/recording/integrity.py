@@ -40,11 +40,11 @@ END = "end/"
 
 _LATER = {
     "state/zeros": "TP", "state/steps": "TP", "rank/given_by_output": "TR*OS",
-    "written": "TP", "rank/weight_apart": "TP", "rank/gradient_apart": "TP",
+    "written": "TP", "rank/weight_apart": "TP", "rank/gradient_apart": "TP", "loss/logged": "T",
 }  # fmt: skip
 """Arrays that the traces of earlier versions lack.
 
-Of a model that returns one tensor `given_by_output` is not recorded; the last two are where ranks disagree.
+Of a model that returns one tensor `given_by_output` is not recorded; two are where ranks disagree.
 """
 
 _OF_END = {"end/sketch": "PS", "end/digest": "P"}
@@ -55,7 +55,7 @@ _BUFFERS_OF_END = {"end/buffer_sketch": "BS", "end/buffer_digest": "B"}
 _SETTING = "setting/"
 _FLAGS = {
     "held", "frozen", "written", "rank/missing", "evaluating", "closure/again", "scale/clipped", "scale/left",
-    "rank/weight_apart", "rank/gradient_apart",
+    "rank/weight_apart", "rank/gradient_apart", "loss/logged",
 }  # fmt: skip
 """Arrays of truth values; hashes and counts are none, as all of them would be equal."""
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 INPUT, OUTPUT = "(input)", "(output)"
 """The names of what the model is given and of what it returns, among its activations."""
 
+MODEL = "(model)"
+"""The name of the whole model among its modules."""
+
 GIVEN = " (given)"
 """What a module is given whose output says nothing of it: dropout's has other zeros."""
 

@@ -99,11 +99,11 @@ class Session:
         else:
             self.watch.rest()
 
-    def finish(self, loss: Callable[[], Tensor], sequence: int | None = None) -> Tensor | None:
+    def finish(self, loss: Callable[[], Tensor | None], sequence: int | None = None) -> Tensor | None:
         """End the step and keep what was seen of it.
 
         Args:
-            loss: Returns the step's loss; called in traced steps.
+            loss: Returns the step's loss, None where the loop has not logged it; called in traced steps.
             sequence: Steps that all recorded optimizers made before this one; by default this one's own.
         """
         self._made, traced = self._step + 1, self._plan.traced(self._step)
@@ -111,7 +111,9 @@ class Session:
         if not traced:
             return None
         arrays = self.watch.end()
-        arrays["loss"] = loss()
+        logged = loss()
+        arrays["loss"] = torch.tensor(torch.nan, dtype=torch.float64) if logged is None else logged
+        arrays["loss/logged"] = torch.tensor(logged is not None)
         arrays["sequence"] = torch.tensor(self._step if sequence is None else sequence)
         self._arrays.append(arrays)
         self._steps.append(self._step)

@@ -166,6 +166,7 @@ class Trace:
       gradient; `written` [T, P]: whether, not held on the first rank, it was written after the first forward pass.
     - `sequence` int64 [T]: how many steps all optimizers that the process records made before this one.
     - `setting/<name>` [T, P]: the optimizer's, as `lr`, by parameter; `loss`, `gradient_norm` [T].
+    - `loss/logged` [T]: whether the loop has logged the step's loss; where it has not, that is not a number.
     - `samples` int64 [T]: hash of all ranks' samples in any order; `num_samples`; `sample_ids` [T, n] sorted, plus one.
       `aside` int64 [T]: the same hash of samples that passed without gradients, where they are known by their contents.
     - `rank/weight`, `rank/gradient` int64 [T, R]: hashes, and where ranks have others `rank/weight_apart` and
