@@ -56,7 +56,7 @@ class Recorder:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
         session.watch.around.call_after(self._updated)
-        session.watch.clipping.on_skipped = self._finish
+        session.watch.clipping.on_skipped = self._step_made
         session.watch.when_exhausted(lambda why: self._end_early(f"at step {self.step} {why}"))
         session.start(0)
         atexit.register(self._close_at_exit)
@@ -175,9 +175,14 @@ class Recorder:
 
     @unseen
     def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self._busy or is_inside_own_step(optimizer):
-            return
-        # A hook on a gradient has made the step: what the pass shows is whole when it has ended, as several end theirs.
+        if not self._busy and not is_inside_own_step(optimizer):
+            self._step_made()
+
+    def _step_made(self) -> None:
+        """End a step that was made, or skipped for an overflow; one in a backward pass when that has ended, as several.
+
+        There a hook on the last gradient makes it, and what the pass shows is not whole yet.
+        """
         if in_backward() and not self._session.watch.around.end_of_several:
             engine = torch.autograd.Variable._execution_engine
             engine.queue_callback(lambda: engine.queue_callback(self._finish))

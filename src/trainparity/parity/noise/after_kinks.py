@@ -14,6 +14,7 @@ from trainparity.parity.noise.normalisation import amplified, before_each_step, 
 from trainparity.parity.noise.twins import seen_as
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.names import depends_on_cut, inside
+from trainparity.parity.recording.signs import signs_used
 from trainparity.parity.recording.trace import Trace
 
 
@@ -112,13 +113,29 @@ class _Kinks:
         of_one = (_OF_A_UNIT / torch.cat([units, units.new_ones(1)]).amax().sqrt()).clamp(max=_LITTLE)
         most = of_one * (1 + self._numbers[row].sum() * self.apart["start"][row, -1]).sqrt()
         ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
-        along = torch.cosine_similarity(theirs - ours, ours).abs()[-1]  # where it arises; branches join before that
+        differs, whole = (theirs - ours)[-1], ours[-1]  # where it arises; branches join before that
+        seen = kind == "activation_gradient" and self._shows_units(row, int(back.nonzero()[-1]))
+        if seen and not _is_of_few(differs):
+            return False
+        along = torch.cosine_similarity(differs, whole, dim=0).abs()
         return bool((self.apart[kind][row, :-1][back] <= most).all() and along <= _ALONG)
+
+    def _shows_units(self, row: int, place: int) -> bool:
+        """Tell whether single units would show, where weights are not parted yet: a loss turns for a whole sample."""
+        samples = self._left.arrays["num_samples"][row].sum().clamp(min=1)
+        each = signs_used(int(self._numbers[row, place] / samples))
+        return not (self.moved[row] or self._ends[place]) and each < self._left.layout.sketch_size
 
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
         left, right = (float(trace.arrays["rank/loss"][row].mean()) for trace in (self._left, self._right))
         return abs(left - right) <= self.margin * (self._left.layout.unit_roundoff + float(self.moved[row])) * abs(left)
+
+
+def _is_of_few(differs: Tensor) -> bool:
+    """Tell whether a sketch [SKETCH] is that of one unit, or two: of each it has up to 8 numbers, by random signs."""
+    squares = differs.square().sort(descending=True).values
+    return bool(squares[:_OF_TWO].sum() >= _NEARLY_ALL * squares.sum())
 
 
 _BACK: tuple[Compared, ...] = ("activation_gradient", "gradient")
@@ -135,6 +152,12 @@ _OF_A_UNIT = 8
 
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""
+
+_OF_TWO = 16
+"""Numbers of a sketch that two units have: so many turn in one module and step at most, before weights are parted."""
+
+_NEARLY_ALL = 0.97
+"""Part of the square of a difference that these make up; a quarter of a sketch that is full has 0.7."""
 
 _ALONG = 0.5
 """Cosine of the angle to the gradient itself up to which a difference is one of few terms, not of a factor."""

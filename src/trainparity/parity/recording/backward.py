@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording import stacks
-from trainparity.parity.recording.apart import has_numbers, is_captured, unseen
+from trainparity.parity.recording.apart import has_numbers, in_backward, is_captured, unseen
 from trainparity.parity.recording.backward_passes import MAX_MICRO_BATCHES, SIZE, BackwardPasses
 from trainparity.parity.recording.formats import is_inexact
 from trainparity.parity.recording.given import ArrivingGradients
@@ -167,8 +167,8 @@ class BackwardHooks:
 
     @property
     def count(self) -> int:
-        """Backward passes that have ended."""
-        return len(self.passes) - self._in_backward
+        """Backward passes that have ended, and the one in which this is asked, as by a hook on its last gradient."""
+        return len(self.passes) - (self._in_backward and not in_backward())
 
     @unseen
     def _leave(self) -> None:
