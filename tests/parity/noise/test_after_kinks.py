@@ -130,3 +130,43 @@ def test_numbers_of_the_same_bits_lie_on_the_same_side(at: int, tmp_path: Path) 
             train(Loop(1e-9, STEPS, partial(drops, since)), tmp_path / folder, twin)
     verdict = compare_folders(tmp_path / "reference", tmp_path / "test")
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "backward", at), verdict.explanation
+
+
+class Branched(nn.Module):
+    """A branch whose last layer begins at zero, as in ControlNet, LoRA or adaLN-zero: at step 0 nothing comes back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 64), nn.Linear(64, 5)
+        self.branch = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+        for parameter in self.branch[2].parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, inputs: Tensor, detached: bool) -> Tensor:
+        made = torch.relu(self.first(inputs))
+        found: Tensor = self.last(made + self.branch(made.detach() if detached else made))
+        return found
+
+
+def train_branched(optimizer: type[torch.optim.Optimizer], parts: int, detached: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = Branched()
+    updates = optimizer(model.parameters(), lr=0.003 if optimizer is torch.optim.AdamW else 0.05)  # type: ignore[call-arg]
+    with trainparity.record(model, updates, folder, twin=twin, interval=1):
+        for _ in range(STEPS):
+            inputs, labels = torch.randn(64, 16), torch.randint(0, 5, (64,))
+            updates.zero_grad()
+            for some, wanted in zip(inputs.chunk(parts), labels.chunk(parts), strict=True):
+                (nn.functional.cross_entropy(model(some, detached), wanted) / parts).backward()
+            updates.step()
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_branch_that_gives_nothing_back_is_no_kink_though_it_begins_at_zero(
+    optimizer: type[torch.optim.Optimizer], tmp_path: Path
+) -> None:
+    reference, right = (partial(train_branched, optimizer, parts, False) for parts in (1, 4))
+    found = compared(reference, partial(train_branched, optimizer, 4, True), tmp_path)
+    assert (found.verdict, found.cause, found.step) == ("different", "backward", 1), found.explanation
+    right(tmp_path / "right", 0)
+    assert compare_folders(tmp_path / "reference", tmp_path / "right").verdict == "equivalent"
