@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import trainparity
 from tests.support.against_twins import LABELS, compared, train
+from trainparity.parity.compare import compare_folders
 
 
 def train_in_two(second_evaluates: bool, folder: Path, twin: int) -> None:
@@ -77,3 +78,44 @@ def test_the_mode_of_a_norm_without_statistics_is_none(tmp_path: Path) -> None:
     assert found.verdict == "bitwise", found.explanation
     found = compared(partial(in_evaluation, 1), partial(in_evaluation, 2), tmp_path / "cut")
     assert (found.verdict, found.cause) == ("different", "batchnorm-statistics"), found.explanation
+
+
+class Adapted(nn.Module):
+    """A frozen layer with an adapter of rank 2, which evaluation adds to its weight, as LoRA's layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8), requires_grad=False)
+        self.down, self.up = nn.Parameter(torch.randn(2, 8)), nn.Parameter(torch.randn(8, 2) * 0.1)
+        self.merged = False
+
+    def train(self, mode: bool = True) -> "Adapted":
+        if self.merged == mode:
+            self.weight.data += (self.up @ self.down).detach() * (-1 if mode else 1)
+            self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        weight = self.weight if self.merged else self.weight + self.up @ self.down
+        return nn.functional.linear(inputs, weight)
+
+
+def _train_adapters(evaluates: bool, back: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Adapted(), nn.Tanh(), nn.Linear(8, 4))
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(8):
+            if evaluates and step == 4:
+                model.eval()
+                model.train(back)
+            optimizer.zero_grad()
+            model(torch.randn(16, 8)).square().mean().backward()
+            optimizer.step()
+
+
+def test_adapters_that_stay_merged_after_an_evaluation_are_in_its_mode(tmp_path: Path) -> None:
+    found = compared(partial(_train_adapters, False, False), partial(_train_adapters, True, False), tmp_path)
+    assert (found.cause, found.step) == ("eval-mode", 4), found.explanation
+    _train_adapters(True, True, tmp_path / "back", 0)
+    assert compare_folders(tmp_path / "reference", tmp_path / "back").verdict == "equivalent"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.modes import moved_by_their_mode
 from trainparity.parity.noise.distance import ALL
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
@@ -160,7 +161,8 @@ def _where_it_shows(difference: Difference) -> Difference:
 
 
 def _moved_in_one_run(difference: Difference) -> Finding | None:
-    names = _never_moved(difference)
+    by_mode = moved_by_their_mode(difference).values()
+    names = [name for name in _never_moved(difference) if name not in by_mode]
     if not names:
         return None
     place = difference.place(names[0])

@@ -21,6 +21,21 @@ def _odd(difference: Difference) -> list[str]:
     return [names[index] for index in (modes[0] != modes[1]).nonzero().flatten().tolist()]
 
 
+def moved_by_their_mode(difference: Difference) -> dict[str, str]:
+    """Return modules that one run alone has in evaluation mode, and weights of theirs that this has moved.
+
+    No optimizer holds these: adapters, as LoRA's, are added to them by `eval()`, and taken off again by `train()`.
+    """
+    odd, modes = _odd(difference), difference.pair("evaluating")
+    if not odd or modes is None or not difference.goes_on:
+        return {}
+    right = bool(modes[1][list(difference.left.layout.modules).index(odd[0])])
+    trace, row = difference.traces[right], difference.row
+    started = trace.arrays["start/sketch"]
+    moved = (started[row] != started[row - 1]).any(1) & ~trace.arrays["held"].any(0)
+    return {name.rpartition(".")[0]: name for name in difference.named(moved) if name.rpartition(".")[0] in odd}
+
+
 def _one_alone_draws(difference: Difference) -> bool:
     """Tell whether the forward pass draws random numbers in one run only: a zeroed layer may yet hide what they do."""
     drew = difference.pair("rank/drew")
@@ -55,7 +70,7 @@ def eval_mode(difference: Difference) -> Finding | None:
     modes, odd = difference.pair("evaluating"), _odd(difference)
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
-    effective = set(odd) & set(difference.left.layout.modal)
+    effective = set(odd) & {*difference.left.layout.modal, *moved_by_their_mode(difference)}
     agree = difference.chain.outputs_agree and not _one_alone_draws(difference)
     if not effective and (agree or see_other_samples(difference)):
         return None  # modules that compute the same in both modes, or others that were given something else

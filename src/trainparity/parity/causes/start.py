@@ -3,6 +3,7 @@
 import torch
 
 from trainparity.parity.causes.finding import Evidence, Finding, rule
+from trainparity.parity.causes.modes import moved_by_their_mode
 from trainparity.parity.causes.parted_starts import (
     another_base,
     changed_in_one_run,
@@ -33,8 +34,9 @@ def weights_not_loaded(difference: Difference) -> Finding | None:
     left, right = difference.left, difference.right
     # Another optimizer may have made its step before this one's begins.
     of_another = difference.named(torch.logical_xor(*difference.at("held")))
+    explained = {ALL, *of_another, *moved_by_their_mode(difference).values()}
     moved = moved_between_steps(difference)
-    names = [n for n in difference.beyond["start"] if n != ALL and n not in of_another and n in moved]
+    names = [n for n in difference.beyond["start"] if n not in explained and n in moved]
     made_otherwise = plainly_other(difference)
     names = names or made_otherwise
     untied = {name: name in left.layout.tied for name in set(left.layout.tied) ^ set(right.layout.tied)}
