@@ -231,6 +231,12 @@ def decayed(step: int, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
 KEEPS: dict[str, Any] = {"state__norm": torch.ones(T, P), "layout": {"without_limit": True}}
 """What an optimizer of PyTorch's keeps is as long in all steps."""
 
+
+def called(times: int) -> dict[str, Any]:
+    """Return a run whose loop calls the model so often for a loss, as a solver does."""
+    return {"layout": {"calls": dict.fromkeys(ACTIVATIONS[1:], times)}}
+
+
 PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
@@ -381,6 +387,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "forward": [
         ({}, {"gradients": OFF, "activations": {"(output)": 0.1}}),
+        (called(4), {**called(9), "gradients": OFF, "activations": {"b": 0.1, "(output)": 0.1}}),
         (SPECTRAL, {**SPECTRAL, "parts": 2, "buffer": 0.1, "gradients": OFF}),
         (COARSE, {**COARSE, "twin": 9, "activations": {"b": 0.1, "(output)": 0.03}}),
         (constant(0.0), {**constant(0.02), "activations": {"a": 1e-3}}),

@@ -115,6 +115,7 @@ RULES: tuple[Rule, ...] = (
     by_hand.changed_by_hand,
     samples.made_left_out,
     inputs.made_by_the_loop,
+    forward.called_another_number_of_times,
     # The gradient is right and the update is not.
     frozen.none_for_zeros,
     unmoved.parameters_not_updated,

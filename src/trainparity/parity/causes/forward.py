@@ -15,6 +15,7 @@ from trainparity.parity.causes.passes import (
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import GIVEN, INPUT, MODEL, OUTPUT, depends_on_cut, made
 from trainparity.parity.steps.carried import carried_on
+from trainparity.parity.steps.comparable_rows import called_otherwise
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.hidden_passes import further_on, scaled_and_back
 from trainparity.parity.steps.other_arithmetic import OTHER_ARITHMETIC
@@ -160,3 +161,25 @@ def _other_modules(difference: Difference) -> list[str]:
             ]
             found.append(f"{name} is {kinds[0]} and {kinds[1]}")
     return found
+
+
+@rule(
+    "forward",
+    "forward",
+    proof="weights, samples and their cut are equal, the gradient differs, and the loop calls the model, or parts of "
+    "it, another number of times for one loss, each time with what the last one made",
+    advice="call them as often in both runs for a batch: other steps of a solver, a sampler or a recurrence compute "
+    "something else",
+)
+def called_another_number_of_times(difference: Difference) -> Finding | None:
+    """The loop makes what goes into the loss by more calls of the model, or fewer: each goes on from the last one."""
+    names = [name for name in difference.left.layout.calls if name in called_otherwise(difference)]
+    if difference.stage != "gradient" or not names or not same_start(difference) or not same_cut(difference):
+        return None
+    calls = [float(trace.layout.calls[names[-1]]) for trace in difference.traces]
+    what = "the model" if names[-1] == OUTPUT else names[-1]
+    return Finding(
+        f"for one loss the loop calls {what} {calls[1]:g} times in {difference.runs[1]}, and {calls[0]:g} times in "
+        f"{difference.runs[0]}",
+        {"calls": calls, "equal": EQUAL[:2]},
+    )
