@@ -257,3 +257,29 @@ def test_terms_of_one_length_round_alike_in_all_twins(weight: float, seed: int, 
     reference, test = (partial(train_on_distances, *how, seed) for how in ((1, 1.0), (4, weight)))
     verdict = compared(reference, test, tmp_path)
     assert verdict.verdict == ("equivalent" if weight == 1 else "different"), verdict.explanation
+
+
+def _train_before_a_batchnorm(shift: float, folder: Path, twin: int) -> None:
+    """Train convolutions, of which each number that comes back to the first norm may be moved by as much."""
+    torch.manual_seed(0)
+    first, second = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+    body = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), first, nn.ReLU(), nn.Conv2d(8, 8, 3, bias=False), second)
+    model = nn.Sequential(body, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    def moved(_: nn.Module, __: object, made: Tensor) -> None:
+        made.register_hook(lambda gradient: gradient + shift * gradient.square().mean().sqrt())
+
+    if shift:
+        first.register_forward_hook(moved)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(4):
+            optimizer.zero_grad()
+            cross_entropy(model(torch.randn(64, 3, 12, 12)), torch.randint(0, 5, (64,))).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(1e-6, "equivalent"), (1e-4, "different")])
+def test_a_mean_in_front_of_a_batchnorm_may_round_to_one_side(shift: float, verdict: str, tmp_path: Path) -> None:
+    found = compared(partial(_train_before_a_batchnorm, 0.0), partial(_train_before_a_batchnorm, shift), tmp_path)
+    assert found.verdict == verdict, found

@@ -109,14 +109,15 @@ class _Kinks:
         """Tell whether what comes back differs by single terms: some of it, little, and not by a part of itself."""
         if not bool(back.any()):
             return False
-        units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
-        of_one = (_OF_A_UNIT / torch.cat([units, units.new_ones(1)]).amax().sqrt()).clamp(max=_LITTLE)
-        most = of_one * (1 + self._numbers[row].sum() * self.apart["start"][row, -1]).sqrt()
         ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
         differs, whole = (theirs - ours)[-1], ours[-1]  # where it arises; branches join before that
         seen = kind == "activation_gradient" and self._shows_units(row, int(back.nonzero()[-1]))
         if seen and not _is_of_few(differs):
             return False
+        units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
+        part = _OF_A_UNIT * (_OF_A_MAXIMUM if seen else 1)
+        of_one = (part / torch.cat([units, units.new_ones(1)]).amax().sqrt()).clamp(max=_LITTLE)
+        most = of_one * (1 + self._numbers[row].sum() * self.apart["start"][row, -1]).sqrt()
         along = torch.cosine_similarity(differs, whole, dim=0).abs()
         return bool((self.apart[kind][row, :-1][back] <= most).all() and along <= _ALONG)
 
@@ -149,6 +150,9 @@ _FURTHER = 4
 
 _OF_A_UNIT = 8
 """Parts of the gradient of so many random terms that one of them makes, at most; 3.5 were seen."""
+
+_OF_A_MAXIMUM = 2
+"""Times that one makes of it where few numbers come back, as to a maximum over four of which half are zero."""
 
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import norms
-from trainparity.parity.noise.margin import is_coarse
+from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import before_each_step, in_lengths, turned
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
 from trainparity.parity.recording.trace import Trace
@@ -39,6 +39,34 @@ def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tens
     if not is_coarse(layout):
         floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
     return floor
+
+
+def of_one_sided_means(reference: Trace, given_back: Tensor) -> Tensor:
+    """Return the floor of gradients in front of a BatchNorm whose terms all round to one side: float64 [T, P + 1].
+
+    Its backward pass takes means from all that it gives back. A mean that another kernel rounds otherwise, as that of
+    another memory format, moves all places of a channel alike: what is small in each of them adds up in a sum over all.
+    Twins run the same kernel.
+
+    Args:
+        reference: The run.
+        given_back: The floor of what comes back to modules: float64 [T, A + 1].
+    """
+    layout = reference.layout
+    floor = torch.zeros(len(layout.steps), len(layout.parameters) + 1, dtype=torch.float64)
+    means = [place for place, name in enumerate(layout.activations) if "BatchNorm" in layout.modules.get(name, "")]
+    if is_coarse(layout) or not means:
+        return floor
+    parts, lengths, every = _ONE_SIDE / margin_of(layout, MARGIN), norms(reference, "gradient"), _terms(reference)
+    for place, (name, shape) in enumerate(layout.parameters.items()):
+        module = name.rpartition(".")[0]
+        if module not in layout.activations or not shape or (column := layout.activations.index(module)) >= means[-1]:
+            continue
+        terms = reference.arrays["activation/numbers"][:, column].double() / shape[0]
+        longer = every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
+        floor[:, place] = parts * given_back[:, column] * terms.clamp(min=1).sqrt() * longer.clamp(min=1)
+    floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
+    return floor.nan_to_num(0.0, posinf=0.0)
 
 
 def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
@@ -100,6 +128,9 @@ def _terms(reference: Trace) -> Tensor:
     lengths: Tensor = torch.linalg.vector_norm(reference.arrays["activation_gradient/sketch"], dim=2)
     return lengths / (MEAN_LENGTH * signs.sqrt())
 
+
+_ONE_SIDE = 4
+"""Floors of what comes back that may lie on one side, whatever the margin is; 3 were seen."""
 
 _MANY = 256
 """Terms of a sum from which on it rounds as their root: of 1024, sums in another order lay 12 such roots off."""

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import of_cancelling_biases
+from trainparity.parity.noise.cancelling_biases import of_cancelling_biases, of_one_sided_means
 from trainparity.parity.noise.distance import KINDS, Compared, distances, names, norms, ratio, with_all
 from trainparity.parity.noise.jumps import jumping, without_jumps
 from trainparity.parity.noise.margin import is_coarse
@@ -24,7 +24,7 @@ from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.records.base import RecordError
 from trainparity.records.numbers import exact
 
-_COMPARED: tuple[Compared, ...] = (*KINDS, "activation", "activation_gradient", "start")
+_COMPARED: tuple[Compared, ...] = ("activation_gradient", *KINDS, "activation", "start")
 
 
 class Floor(Protocol):
@@ -112,6 +112,8 @@ class NoiseFloor:
         """Return a kind's floor with what few twins show by chance alone."""
         reference = self.reference
         if kind == "gradient":
+            one_sided = of_one_sided_means(reference, self._floors["activation_gradient"])
+            self._of_biases = torch.maximum(self._of_biases, one_sided)
             floor = torch.maximum(floor, self._of_biases)
         if kind in ("update", "weight"):
             floor = torch.maximum(floor, amplified(reference, kind, self._floors["gradient"]))
