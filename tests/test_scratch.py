@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainparity.running.folder import replacing
+from trainparity.running.folder import folder_of_pair, replacing
 from trainparity.scratch import scratch
 
 HOLDING = """
@@ -60,3 +60,30 @@ def test_what_an_error_keeps_from_being_saved_is_not_removed(tmp_path: Path) -> 
     with pytest.raises(OSError, match="full"), scratch(parent=tmp_path, before_removal=full) as folder:
         (folder / "file").write_text("mine")
     assert (folder / "file").read_text() == "mine"
+
+
+PAIR = """
+import os, sys, time
+from trainparity.running.folder import folder_of_pair, replacing
+with folder_of_pair(None) as folder, replacing(folder / "a"):
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_pair_has_left_goes_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    killed, alive = (subprocess.Popen([sys.executable, "-c", PAIR], stdout=subprocess.PIPE, text=True) for _ in "ab")
+    assert killed.stdout and alive.stdout
+    left, held = (Path(process.stdout.readline().strip()) for process in (killed, alive) if process.stdout)
+    killed.kill()
+    killed.wait()
+    assert [*left.glob(".a.unfinished-*")]
+    with folder_of_pair(None) as folder:  # which may be called as the killed one was
+        assert not [*left.glob(".a.unfinished-*")] and [*held.glob(".a.unfinished-*")]
+        (folder / "a").mkdir()
+    alive.kill()
+    alive.wait()
+    with folder_of_pair(None):
+        pass
+    assert [*Path(".trainparity/ab").glob("2*")] == [folder]

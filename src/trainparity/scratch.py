@@ -33,14 +33,22 @@ def scratch(
             raises, the folder is not.
     """
     place = parent or Path(tempfile.gettempdir())
-    for left in place.glob(others or f"{prefix}{_RANDOM}"):
-        if (lock := _lock(left, wait=False)) is not None:
-            _remove(left, lock, before_removal)
+    remove_left(place, others or f"{prefix}{_RANDOM}", before_removal)
     folder, lock = _make(place, prefix)
     try:
         yield folder
     finally:
         _remove(folder, lock, before_removal)
+
+
+def remove_left(place: Path, pattern: str, before_removal: Callable[[Path], None] = lambda folder: None) -> list[Path]:
+    """Remove the folders of a pattern in a place that killed processes have left there; return them."""
+    removed = []
+    for left in place.glob(pattern):
+        if (lock := _lock(left, wait=False)) is not None:
+            _remove(left, lock, before_removal)
+            removed.append(left)
+    return removed
 
 
 def has_owner(folder: Path) -> bool:

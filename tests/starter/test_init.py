@@ -17,7 +17,7 @@ from trainparity.cli.pipeline import order, reproduce, run_stages, train_one, un
 from trainparity.errors import UserError
 from trainparity.exits import shell_code
 from trainparity.launch.execution import status_of
-from trainparity.ownership import owned
+from trainparity.ownership import OWNER, owned
 from trainparity.records import layout
 from trainparity.records.run import Status
 
@@ -49,6 +49,11 @@ def test_a_project_that_began_without_dvc_gets_its_pipeline_and_keeps_its_worklo
     assert (tmp_path / "workload.py").read_text() == "mine"
     with pytest.raises(UserError, match=r"dvc.yaml: there already"):
         starter.write(tmp_path, dvc=True, force=False)
+
+
+def test_a_new_project_tells_nothing_to_anybody(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "trainparity.cli", "init"], cwd=tmp_path, capture_output=True, check=True)
+    assert "analytics = false" in (tmp_path / ".dvc/config").read_text()
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
@@ -168,8 +173,9 @@ def test_a_second_repro_waits_for_the_first_and_says_so(tmp_path: Path, dvc: boo
     starter.write(tmp_path, dvc=dvc, force=False)
     with owned(tmp_path / ".trainparity/pipeline"):
         second = subprocess.Popen(
-            [sys.executable, "-m", "trainparity.cli", "repro"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, "-m", "trainparity.cli", "repro"],
+            cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={k: v for k, v in os.environ.items() if k != OWNER},
+        )  # fmt: skip
         assert second.stdout
         assert second.stdout.readline().startswith(f".trainparity/pipeline: waiting for process {os.getpid()} on ")
         second.kill()

@@ -1,3 +1,4 @@
+import os
 import subprocess
 from pathlib import Path
 
@@ -16,8 +17,11 @@ def test_distributed_runs_are_never_different_over_seeds(tmp_path: Path, world_s
     data = prepared(tmp_path)
     references = [Reference(tmp_path / str(seed), data, seed=seed) for seed in range(SEEDS)]
     script = ["-m", "tests.support.ranks_over_seeds", str(tmp_path), str(SEEDS)]
-    done = subprocess.run([*torchrun(world_size).split(), *script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    # Once a rank died of a segmentation fault: then this says where.
+    told = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    command = [*torchrun(world_size).split(), *script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=told)
+    assert done.returncode == 0, done.stderr[-8000:]
     results = {
         (seed, name): reference.judge(load(reference.candidate(name, configuration(**settings, world_size=world_size))))
         for seed, reference in enumerate(references)

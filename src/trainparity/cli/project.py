@@ -1,5 +1,6 @@
 """Commands about one's own project: begin one, and run its pipeline."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,9 +41,13 @@ def _init_dvc(folder: Path) -> None:
     here = folder.resolve()
     roots = [place for place in (here, *here.parents) if (place / ".git").exists()] if shutil.which("git") else []
     how = ["--no-scm"] if not roots else ["--subdir"] if roots[0] != here else []
-    done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", *how], cwd=folder, check=False)
-    if done.returncode:
-        raise UserError(f"{folder}: `dvc init` failed, see above; `trainparity repro` runs the pipeline after it")
+    # Nothing of a project is told to anybody, unless its owner asks for that.
+    for arguments in (["init", "--quiet", *how], ["config", "--quiet", "core.analytics", "false"]):
+        environment = os.environ | {"DVC_NO_ANALYTICS": "1"}
+        done = subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment, check=False)
+        if done.returncode:
+            failed = f"`dvc {arguments[0]}` failed, see above"
+            raise UserError(f"{folder}: {failed}; `trainparity repro` runs the pipeline after it")
 
 
 @command

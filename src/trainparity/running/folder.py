@@ -15,12 +15,13 @@ from trainparity.records.base import RecordError
 from trainparity.records.files import is_free, write_text
 from trainparity.records.recorded import NAME, RunRecord
 from trainparity.running.errors import RunError
-from trainparity.scratch import has_owner, scratch
+from trainparity.scratch import has_owner, remove_left, scratch
 
 _HOME = Path(".trainparity/ab")
 """Where pairs are kept that the user names no folder for."""
 
 _UNFINISHED = ".unfinished-"
+_OTHERS = f".?*{_UNFINISHED}????????"
 _RUN, _OLD = "run", "old"
 
 
@@ -60,8 +61,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     with ExitStack() as stack:
         with _made(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            others = f".?*{_UNFINISHED}????????"
-            beside = scratch(f".{folder.name}{_UNFINISHED}", folder.parent, others, _put_back)
+            beside = scratch(f".{folder.name}{_UNFINISHED}", folder.parent, _OTHERS, _put_back)
             place = stack.enter_context(beside)
         rivals = folder.parent.glob(f".{escape(folder.name)}{_UNFINISHED}????????")
         if any(rival != place and has_owner(rival) for rival in rivals):
@@ -125,6 +125,8 @@ def folder_of_pair(named: Path | None) -> Iterator[Path]:
     Raises:
         RunError: it can't be made, or another process has it.
     """
+    if not named:
+        _remove_left()
     folder = named or _new()
     with _made(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,6 +143,14 @@ def folder_of_pair(named: Path | None) -> Iterator[Path]:
             with suppress(OSError):  # it holds something
                 folder.rmdir()
         os.close(descriptor)
+
+
+def _remove_left() -> None:
+    """Remove what killed processes have left of their pairs."""
+    for pair in _HOME.glob("*"):
+        if remove_left(pair, _OTHERS, _put_back):
+            with suppress(OSError):  # it holds a run
+                pair.rmdir()
 
 
 def _new() -> Path:
