@@ -12,7 +12,7 @@ import pytest
 
 from trainparity import cli
 from trainparity.launch.warm import warm_workers
-from trainparity.ownership import owned
+from trainparity.ownership import OWNER, owned
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -143,7 +143,7 @@ def test_a_second_check_waits_for_the_folder(tmp_path: Path) -> None:
     with owned(tmp_path / "kept/runs"):
         second = subprocess.Popen(
             [*command, "--keep", str(tmp_path / "kept")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=os.environ | {"COLUMNS": "300"},
+            env={k: v for k, v in os.environ.items() if k != OWNER} | {"COLUMNS": "300"},
         )  # fmt: skip
         assert second.stdout
         assert any("runs: waiting for process" in line for line in second.stdout)
