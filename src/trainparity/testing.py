@@ -63,8 +63,8 @@ def assert_same_training(
 
     Raises:
         NotSameTraining: the verdict is another one.
-        TypeError: `twins` is no integer.
-        ValueError: a function did not call `record` once, or a number is out of range.
+        TypeError: `twins` is no integer, or a training neither a function nor a path.
+        ValueError: a function did not call `record` once, or made no step, or a number is out of range.
     """
     twins = integer("twins", twins, 0)
     with ExitStack() as stack:
@@ -90,6 +90,8 @@ def _name(training: Training, role: str) -> str:
 def _recorded(training: Training, folder: Path, twin: int = 0) -> Path:
     """Return the folder of a recorded run; a function is called and recorded first."""
     if not callable(training):
+        if not isinstance(training, str | Path):
+            raise TypeError(f"a training is a {type(training).__name__}; give a function, or the folder of a run")
         return Path(training)
     with ExitStack() as recorders:
         called: list[Recorder] = []
@@ -103,4 +105,6 @@ def _recorded(training: Training, folder: Path, twin: int = 0) -> Path:
         if len(called) != 1:
             times = "never" if not called else f"{len(called)} times"
             raise ValueError(f"{training} called record {times}; call it once, before the first step")
+        if not called[0].step:
+            raise ValueError(f"{training} made no step with the optimizer that it gave to record; nothing was trained")
     return folder

@@ -67,6 +67,17 @@ def test_a_function_that_records_nothing_is_a_mistake() -> None:
         assert_same_training(train, lambda record: None)
 
 
+def test_a_function_that_makes_no_step_and_what_is_no_training_are_mistakes() -> None:
+    def idle(record: Record) -> None:
+        model = nn.Linear(2, 1)
+        record(model, torch.optim.SGD(model.parameters()))
+
+    with pytest.raises(ValueError, match="made no step with the optimizer"):
+        assert_same_training(idle, idle)
+    with pytest.raises(TypeError, match="a training is a int; give a function, or the folder of a run"):
+        assert_same_training(train, 3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("twins", [-1, 1.5, True])
 def test_a_number_of_twins_that_measures_nothing_is_a_mistake(twins: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^twins is {twins}; it must be "):

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from trainparity.cli import answers, pages
-from trainparity.cli.answers import JsonPath, MarkdownPath
 from trainparity.cli.app import HtmlPath, Margin, command
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.running.errors import RunError
@@ -88,8 +87,10 @@ def ab(
     ops: Annotated[
         bool, typer.Option("--ops", help="Of a difference, find the first operator that returns something else.")
     ] = False,
-    json_path: JsonPath = None,
-    markdown_path: MarkdownPath = None,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the answer as JSON.", dir_okay=False)] = None,
+    markdown_path: Annotated[
+        Path | None, typer.Option("--markdown", help="Write the table as Markdown, for a CI job.", dir_okay=False)
+    ] = None,
     html_path: HtmlPath = None,
     folder: Annotated[
         Path | None, typer.Option(help="Keep both runs here, as `a` and `b`; default: .trainparity/ab/<time>.")
