@@ -65,8 +65,7 @@ def of_one_sided_means(reference: Trace, given_back: Tensor) -> Tensor:
         terms = reference.arrays["activation/numbers"][:, column].double() / shape[0]
         longer = every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
         floor[:, place] = parts * given_back[:, column] * terms.clamp(min=1).sqrt() * longer.clamp(min=1)
-    floor[:, -1] = in_lengths(reference, "gradient", floor[:, :-1] * lengths)[:, -1]
-    return floor.nan_to_num(0.0, posinf=0.0)
+    return floor.nan_to_num(0.0, posinf=0.0)  # all together lie within what twins show: 5 floors were seen
 
 
 def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
