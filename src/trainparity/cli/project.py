@@ -42,8 +42,8 @@ def _init_dvc(folder: Path) -> None:
     roots = [place for place in (here, *here.parents) if (place / ".git").exists()] if shutil.which("git") else []
     how = ["--no-scm"] if not roots else ["--subdir"] if roots[0] != here else []
     # Nothing of a project is told to anybody, unless its owner asks for that.
+    environment = os.environ | {"DVC_NO_ANALYTICS": "1"}
     for arguments in (["init", "--quiet", *how], ["config", "--quiet", "core.analytics", "false"]):
-        environment = os.environ | {"DVC_NO_ANALYTICS": "1"}
         done = subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment, check=False)
         if done.returncode:
             failed = f"`dvc {arguments[0]}` failed, see above"

@@ -125,8 +125,6 @@ def folder_of_pair(named: Path | None) -> Iterator[Path]:
     Raises:
         RunError: it can't be made, or another process has it.
     """
-    if not named:
-        _remove_left()
     folder = named or _new()
     with _made(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +152,8 @@ def _remove_left() -> None:
 
 
 def _new() -> Path:
-    """Make a folder that was not there."""
+    """Make a folder that was not there, and remove what killed processes have left beside it."""
+    _remove_left()
     if not (_HOME / ".gitignore").exists():
         write_text(_HOME / ".gitignore", "*\n")  # results are no change of the user's repository
     now = datetime.now().strftime("%Y-%m-%d-%H%M%S")

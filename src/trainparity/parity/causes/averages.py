@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.modes import moved_by_their_mode
+from trainparity.parity.causes.parted_starts import starts_elsewhere
 from trainparity.parity.noise.distance import ALL
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
@@ -104,18 +105,13 @@ def _kept_beside(difference: Difference) -> list[str]:
     """Return the weights that no optimizer holds in any step, and that one run at least moves before this one."""
     if not difference.goes_on:
         return []
-    moved = torch.stack([_changed(trace, difference.row) for trace in difference.traces]).any(0)
+    moved = torch.stack([starts_elsewhere(trace, difference.row) for trace in difference.traces]).any(0)
     shapes = difference.left.layout.parameters
     return [name for name in difference.named(moved & ~_ever_held(difference)) if math.prod(shapes[name]) >= _FEWEST]
 
 
 def _ever_held(difference: Difference) -> Tensor:
     return torch.stack([trace.arrays["held"].any(0) for trace in difference.traces]).any(0)
-
-
-def _changed(trace: Trace, row: int) -> Tensor:
-    started = trace.arrays["start/sketch"]
-    return (started[row] != started[row - 1]).any(1)
 
 
 def _differ(left: _Move, right: _Move) -> bool:
@@ -165,11 +161,11 @@ def _moved_in_one_run(difference: Difference) -> Finding | None:
     names = [name for name in _never_moved(difference) if name not in by_mode]
     if not names:
         return None
-    place = difference.place(names[0])
+    in_left = bool(starts_elsewhere(difference.left, difference.row)[difference.place(names[0])])
     return Finding(
         f"no optimizer holds {some(names)}, and the loop moves them between step "
         f"{difference.left.layout.steps[difference.row - 1]} and step {difference.step} in "
-        f"{difference.who(bool(_changed(difference.left, difference.row)[place]))}, and in no step of the other run",
+        f"{difference.who(in_left)}, and in no step of the other run",
         {"averages": names},
     )
 

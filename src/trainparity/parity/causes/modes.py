@@ -1,6 +1,7 @@
 """Modules in evaluation mode."""
 
 from trainparity.parity.causes.finding import Finding, rule
+from trainparity.parity.causes.parted_starts import starts_elsewhere
 from trainparity.parity.causes.passes import see_other_samples
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.steps.difference import Difference
@@ -30,9 +31,8 @@ def moved_by_their_mode(difference: Difference) -> dict[str, str]:
     if not odd or modes is None or not difference.goes_on:
         return {}
     right = bool(modes[1][list(difference.left.layout.modules).index(odd[0])])
-    trace, row = difference.traces[right], difference.row
-    started = trace.arrays["start/sketch"]
-    moved = (started[row] != started[row - 1]).any(1) & ~trace.arrays["held"].any(0)
+    trace = difference.traces[right]
+    moved = starts_elsewhere(trace, difference.row) & ~trace.arrays["held"].any(0)
     return {name.rpartition(".")[0]: name for name in difference.named(moved) if name.rpartition(".")[0] in odd}
 
 

@@ -106,6 +106,12 @@ def moved_since(trace: Trace, row: int) -> Tensor:
     return torch.where(apart == 0, 0.0, apart / torch.linalg.vector_norm(left, dim=1))
 
 
+def starts_elsewhere(trace: Trace, row: int) -> Tensor:
+    """Return the weights that start a step with other values than the traced step before: bool [P]."""
+    started = trace.arrays["start/sketch"]
+    return (started[row] != started[row - 1]).any(1)
+
+
 def changed_in_one_run(difference: Difference) -> tuple[str, dict[str, float]]:
     """Return a run, and by how much weights change there between two steps, and not in the other: not by rounding.
 
