@@ -17,18 +17,11 @@ from trainparity.records.verdict import UNKNOWN, Verdict
 def explain(verdict: Verdict, difference: Difference) -> Verdict:
     """Complete a `different` verdict with its first step and tensor, its cause and the evidence."""
     rule, found = diagnose(difference)
-    largest = max(verdict.worst, key=lambda w: w.distance_over_floor, default=None)
-    where = f"beyond {number(difference.margin)} x the noise floor from step {difference.step} on"
-    if difference.first_tensor:
-        where += f", first in {difference.first_tensor}"
-    if largest is not None:
-        of = f"{largest.kind} {largest.tensor} at step {largest.step}"
-        where += f"; at most {number(largest.distance_over_floor)} x, in {of}"
     return verdict.model_copy(
         update={
             "step": difference.step,
             "tensor": difference.first_tensor or None,
-            "reason": where if difference.first_tensor else found.why,
+            "reason": _where(verdict, difference) if difference.first_tensor else found.why,
             "cause": rule.cause,
             "link": rule.link,
             "explanation": found.why + _diverged(difference),
@@ -36,6 +29,19 @@ def explain(verdict: Verdict, difference: Difference) -> Verdict:
             "evidence": _plain({**found.evidence, **measured(difference)}),
         }
     )
+
+
+def _where(verdict: Verdict, difference: Difference) -> str:
+    """Say from where on runs differ, and how far: within the margin, too, where facts or passes tell that they do."""
+    largest = max(verdict.worst, key=lambda w: w.distance_over_floor, default=None)
+    margin, first = f"{number(difference.margin)} x the noise floor", f"first in {difference.first_tensor}"
+    if largest is None:
+        return f"different from step {difference.step} on, {first}"
+    most = f"at most {number(largest.distance_over_floor)} x, in {largest.kind} {largest.tensor} at step {largest.step}"
+    beyond = any(difference.beyond_margin(kind) for kind in KINDS)  # NaN is, too
+    if not beyond and largest.distance_over_floor <= difference.margin:
+        return f"different from step {difference.step} on, {first}; what is trained lies within {margin}: {most}"
+    return f"beyond {margin} from step {difference.step} on, {first}; {most}"
 
 
 def _diverged(difference: Difference) -> str:

@@ -176,6 +176,10 @@ def test_another_update_of_the_same_gradients_is_seen(name: str, tmp_path: Path)
     reference, other, step = WRONG[name]
     verdict = judged(reference, other, tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "update", step), verdict.explanation
+    assert verdict.reason
+    within = verdict.distance_over_floor <= verdict.margin
+    assert verdict.reason.startswith("different from step" if within else "beyond"), verdict.reason
+    assert ("what is trained lies within" in verdict.reason) == within, verdict.reason
 
 
 def judged_in_bf16(reference: Make, other: Make, folder: Path, parts: int = 1) -> Verdict:
