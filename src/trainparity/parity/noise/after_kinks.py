@@ -4,6 +4,8 @@ What a model returns is continuous there, and its gradient jumps, by the part th
 which step that happens is a matter of chance: three twins may meet their first kinks later than another right run.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -57,7 +59,7 @@ class _Kinks:
             self._look_at(window)
 
     def _look_at(self, window: slice) -> None:
-        goes_on, parted = {*self._left.layout.rows_that_go_on()}, False
+        goes_on, parted, places = {*self._left.layout.rows_that_go_on()}, False, list[frozenset[int]]()
         for row in range(window.start, window.stop):
             if parted:
                 self.moved[row] = _FURTHER * self.apart["start"][row, -1]
@@ -67,16 +69,21 @@ class _Kinks:
             if not self._may_be_kink(row) or not (row in goes_on or again):
                 return
             self.rows.append(row)
-            parted = True
+            parted, places = True, [*places, self._places(row)]
+            if _is_one_unit(places):  # which is no chance
+                del self.rows[-len(places) :]
+                return
 
     def _gradient(self, row: int) -> Tensor:
         return self.apart["gradient"][row, -1]
 
     def _beyond(self, kind: Compared, row: int) -> Tensor:
         """Return which tensors are further apart than rounding, and weights that are parted, make them: bool [n]."""
-        allowed = self.margin * torch.maximum(self._floor[kind][row], self.moved[row])
-        beyond = (self.apart[kind][row] > allowed)[:-1]
+        beyond = (self.apart[kind][row] > self._allowed(kind, row))[:-1]
         return beyond & self._shared if kind.startswith("activation") else beyond
+
+    def _allowed(self, kind: Compared, row: int) -> Tensor:
+        return self.margin * torch.maximum(self._floor[kind][row], self.moved[row])
 
     def _may_be_kink(self, row: int) -> bool:
         """Tell whether what comes back to a module is the first that differs in a step, by no more than units make."""
@@ -111,8 +118,10 @@ class _Kinks:
             return False
         ours, theirs = (sketches(trace, kind)[row][back] for trace in (self._left, self._right))
         differs, whole = (theirs - ours)[-1], ours[-1]  # where it arises; branches join before that
-        seen = kind == "activation_gradient" and self._shows_units(row, int(back.nonzero()[-1]))
-        if seen and not _is_of_few(differs):
+        place = int(back.nonzero()[-1])
+        seen = kind == "activation_gradient" and not self._ends[place]  # a loss turns for a whole sample
+        rest = self._allowed(kind, row)[place] * torch.linalg.vector_norm(whole)
+        if seen and not _is_of_few(differs, self._signs(row, place), self._turned(row, place), float(rest)):
             return False
         units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
         part = _OF_A_UNIT * (_OF_A_MAXIMUM if seen else 1)
@@ -121,11 +130,23 @@ class _Kinks:
         along = torch.cosine_similarity(differs, whole, dim=0).abs()
         return bool((self.apart[kind][row, :-1][back] <= most).all() and along <= _ALONG)
 
-    def _shows_units(self, row: int, place: int) -> bool:
-        """Tell whether single units would show, where weights are not parted yet: a loss turns for a whole sample."""
+    def _places(self, row: int) -> frozenset[int]:
+        """Return where, in a sketch, a unit has its numbers that what comes back differs by most; none of few units."""
+        back = self._beyond("activation_gradient", row)
+        if not self._inside or self._signs(row, place := int(back.nonzero()[-1])) == self._left.layout.sketch_size:
+            return frozenset()
+        ours, theirs = (sketches(trace, "activation_gradient")[row, place] for trace in (self._left, self._right))
+        found = (theirs - ours).abs().topk(_OF_ONE).indices.tolist()
+        return frozenset(found)
+
+    def _signs(self, row: int, place: int) -> int:
+        """Return how many numbers of a sketch each unit of a module has."""
         samples = self._left.arrays["num_samples"][row].sum().clamp(min=1)
-        each = signs_used(int(self._numbers[row, place] / samples))
-        return not (self.moved[row] or self._ends[place]) and each < self._left.layout.sketch_size
+        return signs_used(int(self._numbers[row, place] / samples))
+
+    def _turned(self, row: int, place: int) -> int:
+        """Return how many of a module's numbers turn for the weights that are parted, about."""
+        return math.ceil(self._numbers[row, place] * self.apart["start"][row, -1]) if self.moved[row] else 0
 
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
@@ -133,10 +154,26 @@ class _Kinks:
         return abs(left - right) <= self.margin * (self._left.layout.unit_roundoff + float(self.moved[row])) * abs(left)
 
 
-def _is_of_few(differs: Tensor) -> bool:
-    """Tell whether a sketch [SKETCH] is that of one unit, or two: of each it has up to 8 numbers, by random signs."""
+def _is_one_unit(places: list[frozenset[int]]) -> bool:
+    """Tell whether it is the same unit, by the places that its numbers have, in each of several steps."""
+    return len(places) >= _SEVERAL and all(len(each & places[0]) >= _SHARED for each in places)
+
+
+def _is_of_few(differs: Tensor, signs: int, turned: int, rest: float) -> bool:
+    """Tell whether a sketch [SKETCH] may be that of one unit, or two, and of those that turn for parted weights.
+
+    Args:
+        differs: The sketch, of which each unit has `signs` numbers, at random places and of random signs.
+        signs: So many.
+        turned: Units besides; no sketch tells so many of them that they fill half of it.
+        rest: How long what other numbers have may be: rounding, and what is of parted weights.
+    """
+    if signs == len(differs):  # of one unit all have one size, of two that are as large as each other half have none
+        return turned > 0 or float(differs.square().mean() ** 2 / differs.pow(4).mean()) >= _OF_ONE_SIZE
+    shown = _OF_TWO + turned * signs
     squares = differs.square().sort(descending=True).values
-    return bool(squares[:_OF_TWO].sum() >= _NEARLY_ALL * squares.sum())
+    beside = float(squares[shown:].sum())
+    return 2 * shown > len(differs) or beside <= max((1 - _NEARLY_ALL) * float(squares.sum()), rest**2)
 
 
 _BACK: tuple[Compared, ...] = ("activation_gradient", "gradient")
@@ -157,8 +194,17 @@ _OF_A_MAXIMUM = 2
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""
 
-_OF_TWO = 16
+_OF_ONE, _SHARED = 8, 6
+"""Numbers of a sketch that a unit has, and those that are among its largest again."""
+
+_SEVERAL = 3
+"""Steps, from the first that jumps, in which one unit alone turns only by a fault."""
+
+_OF_TWO = 2 * _OF_ONE
 """Numbers of a sketch that two units have: so many turn in one module and step at most, before weights are parted."""
+
+_OF_ONE_SIZE = 0.45
+"""Square of a mean square by the mean fourth power: 1 of one size, 1/2 where half of them are zero, 1/3 of chance."""
 
 _NEARLY_ALL = 0.97
 """Part of the square of a difference that these make up; a quarter of a sketch that is full has 0.7."""
