@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import trainparity
 from tests.support.against_twins import LABELS, compared
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.recording.given import ArrivingGradients
 from trainparity.parity.recording.trace import Trace
 
@@ -63,6 +64,43 @@ def test_it_is_the_same_training(how: str, reference: str | None, tmp_path: Path
 @pytest.mark.parametrize("how", HOW)
 def test_a_fault_is_seen(how: str, tmp_path: Path) -> None:
     assert compared(partial(train, how, 1, False), partial(train, how, 1, True), tmp_path).verdict == "different"
+
+
+class LanguageModel(nn.Module):
+    """Returns its outputs and their loss, as minGPT's and nanoGPT's: compiled, no gradient of the outputs is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.body, self.head = nn.Embedding(10, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+
+    def forward(self, tokens: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = self.head(torch.tanh(self.body(self.embed(tokens))))
+        return outputs, cross_entropy(outputs.flatten(0, 1), wanted.flatten())
+
+
+def train_language_model(compiled: bool, parts: int, turned: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model: Any = LanguageModel()
+    called = torch.compile(model, backend="aot_eager") if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with trainparity.record(called, optimizer, folder, twin=twin, interval=1):
+        for _ in range(6):
+            optimizer.zero_grad()
+            for tokens in torch.randint(10, (16, 9)).chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16):
+                    _, loss = called(tokens[:, :-1], tokens[:, :-1] if turned else tokens[:, 1:])
+                (loss / parts).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("compiled", [(False, True), (True, False)], ids=["test", "reference"])
+def test_a_loss_made_inside_of_what_one_run_compiles_is_no_detach(compiled: tuple[bool, bool], tmp_path: Path) -> None:
+    reference, test = (partial(train_language_model, which) for which in compiled)
+    verdict = compared(partial(reference, 1, False), partial(test, 4, False), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+    test(4, True, tmp_path / "wrong", 0)
+    assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
 
 
 class Tables(nn.Module):

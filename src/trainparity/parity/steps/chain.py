@@ -85,8 +85,8 @@ class Chain:
         given_back = gradients.in_both()
         one_sided = gradients.in_one()
         judged = [name for name in outputs if name in given_back]
-        if not judged and given_back[-1:]:  # in one run at least the loss is made inside, of the last output there
-            judged = given_back[-1:]
+        if not judged and (given_back[-1:] or _is_blind_in_one(step)):
+            judged = given_back[-1:]  # in one run at least the loss is made inside, of the last output there
             one_sided = [name for name in one_sided if name not in outputs]
         if not set(outputs) <= set(names):
             judged = []  # some of what the loss is computed from was not seen
@@ -178,6 +178,12 @@ class Chain:
 def _same(alike: bool) -> float:
     """Return the relative distance of sums of the same numbers: in another order or cut of the samples they round."""
     return 0.0 if alike else SUMMED_OTHERWISE
+
+
+def _is_blind_in_one(step: StepPair) -> bool:
+    """Tell whether one run alone, which is compiled, shows nothing inside: there a loss made inside is not seen."""
+    seen = [bool(inside(trace.layout.activations)) for trace in step.traces]
+    return seen[0] != seen[1]
 
 
 def _loss_is_fine(step: StepPair) -> bool:
