@@ -9,6 +9,7 @@ from torch import Tensor
 
 import trainparity
 from tests.support.synthetic import judge, trace
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.divergence import divergence
 from trainparity.parity.recording.trace import Trace
 
@@ -21,6 +22,25 @@ def spoilt(key: str, row: int, column: int | None = None) -> str | None:
     arrays["weight/norm"][min(row + 1, 3) :] = torch.inf
     found.arrays.update(arrays)
     return divergence(found)
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, 0.0])
+def test_a_batch_that_is_spoilt_is_no_batch_of_repeated_samples(factor: float, tmp_path: Path) -> None:
+    """All its samples are alike then."""
+    for name, by, twins in (("a", 1.0, 2), ("spoilt", factor, 0)):
+        for twin in range(1 + twins):
+            torch.manual_seed(0)
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            with trainparity.record(model, optimizer, tmp_path / name, twin=twin, interval=1):
+                for number, batch in enumerate(torch.randn(4, 16, 4)):
+                    model(batch * by if number == 2 else batch).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+    verdict = compare_folders(tmp_path / "a", tmp_path / "spoilt")
+    assert (verdict.verdict, verdict.cause, verdict.step) == ("different", "samples", 2)
+    assert "16 samples are replaced by others" in (verdict.explanation or "")
+    assert ("diverged" in (verdict.explanation or "")) == bool(factor)
 
 
 def test_a_run_that_did_not_diverge_is_none() -> None:

@@ -350,6 +350,34 @@ def test_a_teacher_that_starts_from_other_weights_is_named_though_bf16_hides_it(
     assert verdict.cause == ("weights-not-loaded" if moves else None)
 
 
+def beside_its_average(parts: int, averages_to: int, folder: Path) -> None:
+    """Train 8 steps under bf16 autocast beside an average in fp32, all traced."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 4))
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    with trainparity.record(nn.ModuleList([model, average]), optimizer, folder, interval=1):
+        for step, samples in enumerate(torch.randn(8, 12, 16, generator=torch.Generator().manual_seed(1))):
+            optimizer.zero_grad()
+            for part, labels in zip(samples.chunk(parts), (torch.arange(12) % 4).chunk(parts), strict=True):
+                with torch.autocast("cpu", torch.bfloat16):
+                    output = model(part)
+                nn.functional.cross_entropy(output.float(), labels).div(parts).backward()
+            optimizer.step()
+            if step < averages_to:
+                with torch.no_grad():
+                    for mine, its in zip(average.parameters(), model.parameters(), strict=True):
+                        mine.lerp_(its, 0.1)
+
+
+def test_without_twins_an_average_ends_as_far_off_as_the_weights_that_it_follows(tmp_path: Path) -> None:
+    for name, parts, averages_to in (("a", 1, 8), ("right", 3, 8), ("stopped", 3, 5)):
+        beside_its_average(parts, averages_to, tmp_path / name)
+    right, stopped = (compare_folders(tmp_path / "a", tmp_path / name) for name in ("right", "stopped"))
+    assert right.verdict == "equivalent", right.explanation
+    assert (stopped.verdict, stopped.cause) == ("different", "weights-not-loaded"), stopped.explanation
+
+
 def with_average(until: int, folder: Path, twin: int) -> None:
     """Train 300 steps beside an average of few weights in bf16, which one run stops to make."""
     torch.manual_seed(0)

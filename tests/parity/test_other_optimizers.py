@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 import trainparity
 from tests.support.against_twins import LABELS, compared, train_in_parts
+from trainparity.parity.compare import compare_folders
 
 Made = Callable[[nn.Module], torch.optim.Optimizer]
 
@@ -44,6 +45,44 @@ def test_another_class_is_named_before_its_learning_rate_unless_that_explains_al
     )
     verdict = compared(*runs, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", cause), verdict.explanation
+
+
+class OwnSGD(torch.optim.SGD):
+    """SGD by another name."""
+
+
+class Both:
+    """Optimizers that step together, of which the first holds the weights and the second the biases."""
+
+    def __init__(self, first: type[torch.optim.Optimizer], second: type[torch.optim.Optimizer]) -> None:
+        self.classes = first, second
+
+    def __call__(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+        groups = [[p for p in model.parameters() if (p.ndim > 1) == weights] for weights in (True, False)]
+        return [made(held, lr=0.01) for made, held in zip(self.classes, groups, strict=True)]  # type: ignore[call-arg]
+
+
+def train_with_both(both: Both, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 10))
+    optimizers = both(model)
+    with trainparity.record(model, optimizers, folder, twin=twin, interval=1):
+        for batch in torch.randn(4, 16, 4, generator=torch.Generator().manual_seed(1)):
+            model.zero_grad()
+            cross_entropy(model(batch), LABELS).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+def test_classes_by_other_names_are_the_same_unless_they_are_exchanged(tmp_path: Path) -> None:
+    """As of an optimizer for several devices, whose class has another name."""
+    reference = partial(train_with_both, Both(torch.optim.SGD, torch.optim.Adam))
+    renamed = compared(reference, partial(train_with_both, Both(OwnSGD, OwnAdam)), tmp_path)
+    assert renamed.verdict == "bitwise", renamed.explanation
+    train_with_both(Both(torch.optim.Adam, torch.optim.SGD), tmp_path / "exchanged", 0)
+    exchanged = compare_folders(tmp_path / "reference", tmp_path / "exchanged")
+    assert (exchanged.verdict, exchanged.cause) == ("different", "optimizer-state"), exchanged.explanation
+    assert "Adam" in (exchanged.explanation or "")
 
 
 def shorten_each(model: nn.Module) -> None:

@@ -116,6 +116,46 @@ def test_another_second_view_is_seen_in_any_cut(parts: int, coarse: bool, tmp_pa
     assert (verdict.verdict, verdict.cause) == ("different", "inputs"), verdict.explanation
 
 
+class Flip(nn.Module):
+    """Makes a second view."""
+
+    def forward(self, samples: Tensor) -> Tensor:
+        return 0.9 * samples.flip(1)
+
+
+class MakesViews(nn.Module):
+    """Makes views of what it is given by modules, and pulls them together in one batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Identity(), Flip()
+        self.encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        made = self.encoder(torch.cat((self.first(samples), self.second(samples)))).float()
+        one, two = made.chunk(2)
+        return mse_loss(one, two.detach() + 1)
+
+
+def train_on_made_views(parts: int, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = MakesViews()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for samples in torch.randn(4, 16, 8, generator=torch.Generator().manual_seed(1)):
+            optimizer.zero_grad()
+            for some in samples.chunk(parts):
+                with torch.autocast("cpu", torch.bfloat16):
+                    loss = model(some)
+                (loss / parts).backward()
+            optimizer.step()
+
+
+def test_views_that_modules_make_lie_one_after_the_other_in_any_cut(tmp_path: Path) -> None:
+    verdict = compared(partial(train_on_made_views, 1), partial(train_on_made_views, 4), tmp_path)
+    assert verdict.verdict == "equivalent", verdict.explanation
+
+
 class Graph(nn.Module):
     """A graph's convolution (Kipf and Welling, 2017) of 16 nodes, whose two products may be taken in either order."""
 

@@ -58,6 +58,18 @@ def slows(model: nn.Module, optimizer: AdamW) -> None:
     optimizer.param_groups[0]["lr"] = 0.0
 
 
+def moves_by_half(model: nn.Module, optimizer: AdamW) -> None:
+    """Take back half of each step of the optimizer's."""
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+
+    def halve(optimizer: torch.optim.Optimizer, args: object, keywords: object) -> None:
+        with torch.no_grad():
+            for parameter, start in zip(model.parameters(), before, strict=True):
+                parameter.lerp_(start, 0.5)
+
+    optimizer.register_step_post_hook(halve)
+
+
 @pytest.mark.parametrize("fault", [zeroes, leaves_out])
 def test_a_gradient_that_is_gone_for_good_is_no_rounding(fault: Fault, tmp_path: Path) -> None:
     """Of its length as far from the reference's as twins are by then from one another."""
@@ -85,6 +97,13 @@ def test_without_twins_nothing_is_excused_that_may_be_a_fault(
     verdict = compare_folders(tmp_path / "a", tmp_path / "wrong")
     assert verdict.verdict == "cannot judge" and reason in (verdict.reason or ""), verdict
     assert "TRAINPARITY_TWIN" in (verdict.advice or "")
+
+
+def test_without_twins_another_update_of_gradients_in_another_cut_is_not_excused(tmp_path: Path) -> None:
+    train(8, 50, 1e-3, tmp_path / "a", 0)
+    train(8, 50, 1e-3, tmp_path / "wrong", 0, parts=4, since=7, fault=moves_by_half)
+    verdict = compare_folders(tmp_path / "a", tmp_path / "wrong")
+    assert verdict.verdict == "cannot judge" and "update (all) is 0.5" in (verdict.reason or ""), verdict
 
 
 def one_row_off(part: float) -> nn.Module:

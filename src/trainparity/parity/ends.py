@@ -126,6 +126,7 @@ def _floor(reference: Trace, end: _End, twins: Sequence[Trace], floor: Floor, mo
     traced = torch.maximum(floor["weight"][-1], _of_averages(reference))
     apart = [_apart(end, other, moved) for other in _ends_of(twins, reference)]
     if not apart:
+        traced = torch.maximum(traced, _of_what_they_follow(reference, traced))
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)
 
@@ -162,6 +163,21 @@ def _of_averages(reference: Trace) -> Tensor:
     units = torch.tensor(list(reference.layout.stored().values()), dtype=torch.float64)
     drift = torch.minimum(units * reference.layout.made / 4, (_DRIFT_IN_UNITS * units).clamp(min=_DRIFT))
     return torch.nn.functional.pad(torch.where(unheld, drift, 0.0), (0, 1))
+
+
+def _of_what_they_follow(reference: Trace, floor: Tensor) -> Tensor:
+    """Return how far averages of weights may be apart for those that they follow, of the same shape: float64 [P + 1].
+
+    No twin shows it. Between two steps an average moves by a part of the way to these.
+    """
+    shapes, starts = list(reference.layout.parameters.values()), reference.arrays["start/sketch"]
+    held, lengths = reference.arrays["held"].any(0), torch.linalg.vector_norm(starts[-1], dim=1)
+    moved = (starts != starts[:1]).any(2).any(0)
+    found = torch.zeros_like(floor)
+    for place in (moved & ~held).nonzero().flatten().tolist():
+        followed = torch.tensor([shape == shapes[place] for shape in shapes]) & held
+        found[place] = (floor[:-1] * lengths / lengths[place])[followed].amax() if followed.any() else 0.0
+    return found.nan_to_num(0.0, posinf=0.0)
 
 
 _DRIFT, _DRIFT_IN_UNITS = 1e-3, 4

@@ -45,8 +45,15 @@ def classes(difference: Difference) -> list[str]:
 
 
 def of_another_class(difference: Difference) -> list[str]:
-    """Return the parameters that are held by an optimizer of one class in one run, and of another in the other."""
+    """Return the parameters that are held by an optimizer of one class in one run, and of another in the other.
+
+    Not where each class has another one in the other run, as one for several devices: what they do shows in updates.
+    """
     left, right = (trace.layout.optimizers for trace in difference.traces)
+    pairs = {(left[name], right[name]) for name in left if name in right}
+    ours, theirs = ({pair[side] for pair in pairs} for side in (0, 1))
+    if len(pairs) == len(ours) == len(theirs) and not ours & theirs:
+        return []
     return [name for name in left if right.get(name, left[name]) != left[name]]
 
 

@@ -107,7 +107,7 @@ def other_samples(difference: Difference) -> Finding | None:
     }
     if same_over_the_run(*difference.traces):
         what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
-    elif twice and not len(ours) - len(set(ours)):
+    elif twice and not len(ours) - len(set(ours)) and set(extra) <= set(ours):
         what, advice = (
             f"{twice} samples come twice",
             "stop the sampler from padding uneven shards with repeated samples",

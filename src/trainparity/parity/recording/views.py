@@ -14,8 +14,9 @@ from trainparity.parity.recording.tensors import in_memory, tensors
 class Views:
     """Of one pass: whether tensors of one shape that the model is given, or made of each, lie one after the other.
 
-    So DINO handles its crops (Caron et al., arXiv 2104.14294). Rows may lie otherwise as well, as frames of clips whose
-    samples come one after the other: so nothing is taken for views that was not seen in that order.
+    So DINO handles its crops (Caron et al., arXiv 2104.14294), and BYOL (Grill et al., arXiv 2006.07733) two views that
+    modules make of the images given. Rows may lie otherwise as well, as frames of clips whose samples come one after
+    the other: so nothing is taken for views that was not seen in that order.
     """
 
     def __init__(self, given: Iterable[Tensor] = ()) -> None:
@@ -24,7 +25,7 @@ class Views:
         for tensor in given:
             if in_memory(tensor) and tensor.ndim > 1 and is_inexact(tensor):
                 groups.setdefault(tensor.shape, []).append(tensor)
-        self._sought = {len(group) for group in groups.values() if len(group) > 1}
+        self._sought = {max(len(group), _OF_ONE) for group in groups.values()}
         self._all = sum(map(len, groups.values()))
         self._single = groups if self._sought else {}
         """What may be a view, by its shape: what the model is given, and the last that its modules returned."""
@@ -46,13 +47,16 @@ class Views:
             found = {count for count in self._sought if self._holds(tensor, count)}
             self._sought -= found
             self._found |= found
-        if self._found and not self._sought:
+        if self._found and not self._sought and self._all > 1:
             self._found.add(self._all)  # what is made of each group may be put together, too
 
     @unseen
     def _keep(self, output: Any) -> None:
         for tensor in filter(_has_rows, tensors(output)):
-            self._single[tensor.shape] = [*self._single.get(tensor.shape, []), tensor.detach()][-_KEPT * self._all :]
+            if self._all == 1 and tensor.shape not in self._single:
+                continue  # a view of what is given, before anything is made of it
+            kept = [*self._single.get(tensor.shape, []), tensor.detach()]
+            self._single[tensor.shape] = kept[-_KEPT * max(self._all, _OF_ONE) :]
 
     def let_go(self) -> None:
         """Look no more, and hold none of the tensors."""
@@ -77,6 +81,9 @@ def _has_rows(tensor: Tensor) -> bool:
     """Tell whether a tensor has rows here, which a shard's do not all lie in."""
     return tensor.ndim > 0 and in_memory(tensor)
 
+
+_OF_ONE = 2
+"""Views that modules make of one tensor, or it is one of them."""
 
 _KEPT = 2
 """Tensors of one shape that are kept, in numbers of views: a view may pass several modules that return as many."""
