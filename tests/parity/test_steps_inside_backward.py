@@ -93,6 +93,32 @@ def test_clipping_there_is_after_the_last_micro_batch(tmp_path: Path) -> None:
     assert found.verdict == "equivalent", found.explanation
 
 
+def _train_scaled(inside: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model = classifier()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+
+    def update() -> None:
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    if inside:
+        _Steps(model, update, 1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step, batch in enumerate(torch.randn(6, 16, 4)):
+            batch[0, 0] = torch.inf if step in (2, 4) else 0.0
+            scaler.scale(nn.functional.cross_entropy(model(batch), LABELS)).backward()
+            if not inside:
+                update()
+
+
+def test_gradients_that_a_scaler_does_not_apply_there_are_seen_before_they_are_zeroed(tmp_path: Path) -> None:
+    found = compared(partial(_train_scaled, False), partial(_train_scaled, True), tmp_path)
+    assert found.verdict == "bitwise", found.explanation
+
+
 def test_a_scaler_may_skip_a_step_there(tmp_path: Path) -> None:
     model = nn.Linear(4, 2)
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=64.0)

@@ -56,7 +56,7 @@ class Recorder:
             other._give_way(session.watch.optimizer)
         _OPEN[folder] = self
         session.watch.around.call_after(self._updated)
-        session.watch.clipping.on_skipped = self._step_made
+        session.watch.clipping.on_skipped = self._skipped
         session.watch.when_exhausted(lambda why: self._end_early(f"at step {self.step} {why}"))
         session.start(0)
         atexit.register(self._close_at_exit)
@@ -178,8 +178,14 @@ class Recorder:
         if not self._busy and not is_inside_own_step(optimizer):
             self._step_made()
 
+    def _skipped(self) -> None:
+        """End a step that a loss scaler skips for an overflow."""
+        if in_backward():
+            self._session.watch.see_skipped()  # before the hook that makes it zeroes gradients
+        self._step_made()
+
     def _step_made(self) -> None:
-        """End a step that was made, or skipped for an overflow; one in a backward pass when that has ended, as several.
+        """End a step that was made, or skipped; one in a backward pass when that has ended, as several.
 
         There a hook on the last gradient makes it, and what the pass shows is not whole yet.
         """

@@ -169,7 +169,7 @@ class StepWatch:
         self._meeting.expect_all()
         parameters, arrays = self._parameters(), self._arrays
         if "start/sketch" not in arrays:  # the update was skipped: the scaler found an overflow
-            self._updating()
+            self.see_skipped()
             self._meeting.expect_all()
         if self.around.begins_late:
             record_settings(arrays, self.optimizer, parameters, self._holders)
@@ -241,6 +241,10 @@ class StepWatch:
             self._gradients.see_applied(again=again)
             return None
         return self._closures.watched(args, keywords)
+
+    def see_skipped(self) -> None:
+        """Look at what an update that is not made would start from."""
+        self._updating()
 
     def see_start_again(self) -> None:
         """Look again at the weights that an update starts from: a twin's were moved in the optimizer's closure."""
