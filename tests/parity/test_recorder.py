@@ -40,7 +40,9 @@ def train(
             recorder.log(loss=loss)
 
 
-def test_twins_are_found_beside_the_reference_and_calibrate_the_floor(tmp_path: Path) -> None:
+def test_twins_are_found_beside_the_reference_and_calibrate_the_floor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train(tmp_path / "a")
     train(tmp_path / "b", parts=4)
     bound = compare_folders(tmp_path / "a", tmp_path / "b")
@@ -54,6 +56,10 @@ def test_twins_are_found_beside_the_reference_and_calibrate_the_floor(tmp_path: 
     assert itself.verdict == "cannot judge" and "are one folder" in (itself.reason or "")
     copy = compare_folders(tmp_path / "a", shutil.copytree(tmp_path / "a", tmp_path / "c"))
     assert copy.verdict == "cannot judge" and "c is a copy of" in (copy.reason or "")
+    twin_again = compare_folders(tmp_path / "a", tmp_path / "a/twins/1")
+    assert twin_again.verdict == "cannot judge" and "is a twin of" in (twin_again.reason or "")
+    monkeypatch.setattr("time.time", lambda: 1e9)  # as libraries that freeze the clock in tests do
+    train(tmp_path / "a")
     train(tmp_path / "again")
     assert compare_folders(tmp_path / "a", tmp_path / "again").verdict == "bitwise"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trainparity.errors import UserError
-from trainparity.parity.one_run import moments
+from trainparity.parity.one_run import recordings
 from trainparity.records.base import INFINITE, RecordError, read_csv, refuse_endless
 from trainparity.records.curves import CurveResult
 from trainparity.records.run import Status
@@ -100,9 +100,9 @@ def _refuse_twice(folders: Sequence[Path]) -> None:
     Raises:
         UserError: names the run.
     """
-    seen: dict[Path | float, Path] = {}
+    seen: dict[Path | str, Path] = {}
     for folder in folders:
-        known: list[Path | float] = [folder.resolve(), *moments(folder)]
+        known: list[Path | str] = [folder.resolve(), *recordings(folder)]
         if other := next((seen[key] for key in known if key in seen), None):
             raise UserError(
                 f"{folder}: the run of {other} again; each must be a run of its own, and have a seed of its own"

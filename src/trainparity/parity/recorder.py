@@ -11,6 +11,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class Recorder:
     def __init__(self, session: Session, folder: Path, *, settings: Settings) -> None:
         self._session, self._settings = session, settings
         self.folder = folder
-        self._own: dict[str, Any] = {"begun": time.time()}
+        self._own: dict[str, Any] = {"begun": time.time(), "recording": uuid4().hex}
         """Fields of the layout that it alone knows, on the first rank."""
         self._curve: list[tuple[int, str, float]] = []
         self._loss: Tensor | None = None

@@ -37,6 +37,8 @@ class Layout(Record):
     """The T optimizer steps that are traced, from 0."""
     begun: float = 0.0
     """When recording began, in seconds since 1970; 0: not noted."""
+    recording: str = ""
+    """A name that no other recording has, whatever the clock says; empty: an earlier version has not written it."""
     made: int = 0
     """How many steps were made; 0: an earlier version has not written it."""
     written: bool = False
