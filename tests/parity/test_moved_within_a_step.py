@@ -12,7 +12,7 @@ from tests.support.against_twins import compared
 LABELS = torch.arange(16) % 4
 
 
-def train(parts: int, moved_back: bool, folder: Path, twin: int) -> None:
+def train(parts: int, moved_back: bool, folder: Path, twin: int, *, reach: float = 0.05, divided: bool = True) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -20,13 +20,13 @@ def train(parts: int, moved_back: bool, folder: Path, twin: int) -> None:
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for _ in range(4):
             batch = torch.randn(16, 8, generator=draws)
-            evaluate(model, batch, parts)
+            evaluate(model, batch, parts, divided)
             before = [parameter.detach().clone() for parameter in model.parameters()]
             with torch.no_grad():
                 for parameter in model.parameters():
                     assert parameter.grad is not None
-                    parameter.add_(0.05 * parameter.grad)
-            evaluate(model, batch, parts)
+                    parameter.add_(reach * parameter.grad)
+            evaluate(model, batch, parts, divided)
             if moved_back:
                 with torch.no_grad():
                     for parameter, value in zip(model.parameters(), before, strict=True):
@@ -34,10 +34,10 @@ def train(parts: int, moved_back: bool, folder: Path, twin: int) -> None:
             optimizer.step()
 
 
-def evaluate(model: nn.Module, batch: torch.Tensor, parts: int) -> None:
+def evaluate(model: nn.Module, batch: torch.Tensor, parts: int, divided: bool) -> None:
     model.zero_grad()
     for samples, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
-        (nn.functional.cross_entropy(model(samples), labels) / parts).backward()
+        (nn.functional.cross_entropy(model(samples), labels) / (parts if divided else 1)).backward()
 
 
 def test_weights_that_are_not_moved_back_are_said_to_be(tmp_path: Path) -> None:
@@ -48,3 +48,10 @@ def test_weights_that_are_not_moved_back_are_said_to_be(tmp_path: Path) -> None:
 
 def test_accumulation_in_both_evaluations_is_the_same_training(tmp_path: Path) -> None:
     assert compared(partial(train, 1, True), partial(train, 4, True), tmp_path).verdict == "equivalent"
+
+
+def test_losses_that_are_not_divided_are_named_though_both_evaluations_make_the_same(tmp_path: Path) -> None:
+    """As ASAM's do in its first step, where a last layer of zeros lets no weight move."""
+    reference, wrong = (partial(train, parts, True, reach=0.0, divided=False) for parts in (1, 2))
+    verdict = compared(reference, wrong, tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation

@@ -1,7 +1,7 @@
 """Gradients that are added up over the wrong micro-batches."""
 
 from trainparity.parity.causes.finding import Evidence, Finding, listed, rule
-from trainparity.parity.causes.passes import forward_passes, see_other_samples, without_own_samples
+from trainparity.parity.causes.passes import forward_passes, same_cut, see_other_samples, without_own_samples
 from trainparity.parity.noise.distance import sketches
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.steps.difference import Difference
@@ -78,6 +78,8 @@ def takes_more(difference: Difference) -> Finding | None:
     """An update takes what earlier backward passes have made, besides what the other run's takes."""
     if difference.stage != "gradient" or any(_left_out(difference)) or without_own_samples(difference):
         return None  # some of what a run passes forward never comes back, or is passed no more
+    if difference.is_a_multiple and not same_cut(difference):
+        return None  # micro-batches, of which each weighs otherwise
     for right in (True, False):
         more, less = difference.traces[right], difference.traces[not right]
         micro, total = more.arrays["rank/micro"][difference.row], less.arrays["rank/total"][difference.row][0]

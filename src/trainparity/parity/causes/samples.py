@@ -8,7 +8,6 @@ from trainparity.parity.causes.finding import Evidence, Finding, rule
 from trainparity.parity.causes.lengths import BY_CHANCE, is_cut_off, of_other_length
 from trainparity.parity.causes.passes import one_passes_more_aside, passes_by_size, same_cut, without_own_samples
 from trainparity.parity.causes.ranks import part_on_purpose
-from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.identities import identities, over_the_run, same_over_the_run, without
@@ -95,7 +94,7 @@ def other_samples(difference: Difference) -> Finding | None:
         return None
     if not (missing and extra) and (one_passes_more_aside(difference) or _made_beside_others(difference)):
         return None
-    if _is_a_multiple(difference) and 2 * max(len(missing), len(extra)) < len(ours):
+    if difference.is_a_multiple and 2 * max(len(missing), len(extra)) < len(ours):
         return None  # a point that each micro-batch takes, as the boundary of an equation
     twice = len(theirs) - len(set(theirs))
     evidence: Evidence = {
@@ -157,12 +156,6 @@ def _passes_left_out(difference: Difference) -> int:
     """Return how many passes of the reference the other run does not make, where its others are of the same sizes."""
     ours, theirs = passes_by_size(difference)
     return 0 if theirs - ours else (ours - theirs).total()
-
-
-def _is_a_multiple(difference: Difference) -> bool:
-    """Tell whether the whole gradient is the reference's times a number, which no other samples make it."""
-    factor, rest = difference.scale
-    return not is_coarse(difference.left.layout) and rest <= difference.tolerance < abs(factor - 1)
 
 
 def _identified(difference: Difference) -> bool:

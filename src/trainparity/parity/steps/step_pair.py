@@ -137,6 +137,12 @@ class StepPair:
         several = 1 if is_coarse(self.left.layout) else 4  # else anything would explain anything
         return several * max(self.margin * self.noise("gradient"), 16 * units)
 
+    @property
+    def is_a_multiple(self) -> bool:
+        """Whether the whole gradient is the reference's times a number, as no other samples or passes make it."""
+        factor, rest = self.scale
+        return not is_coarse(self.left.layout) and rest <= self.tolerance < abs(factor - 1)
+
     def micro(self) -> tuple[Tensor, Tensor]:
         """Return the sketches of all ranks' micro-batch gradients of both runs: float64 [n, 256]."""
         found = self.pair("rank/micro")
