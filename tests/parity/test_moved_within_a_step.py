@@ -8,6 +8,7 @@ from torch import nn
 
 import trainparity
 from tests.support.against_twins import compared
+from trainparity.parity.compare import compare_folders
 
 LABELS = torch.arange(16) % 4
 
@@ -55,3 +56,12 @@ def test_losses_that_are_not_divided_are_named_though_both_evaluations_make_the_
     reference, wrong = (partial(train, parts, True, reach=0.0, divided=False) for parts in (1, 2))
     verdict = compared(reference, wrong, tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "loss-normalisation"), verdict.explanation
+
+
+def test_without_twins_nobody_knows_how_far_rounding_carries_it(tmp_path: Path) -> None:
+    """A fault that is named by what it is, and by no distance, is one all the same."""
+    for name, parts, divided in (("a", 1, True), ("right", 4, True), ("wrong", 4, False)):
+        train(parts, True, tmp_path / name, 0, reach=1e3, divided=divided)
+    right, wrong = (compare_folders(tmp_path / "a", tmp_path / name) for name in ("right", "wrong"))
+    assert right.verdict == "cannot judge" and "without twins nobody knows" in (right.reason or ""), right
+    assert (wrong.verdict, wrong.cause) == ("different", "loss-or-targets"), wrong.explanation

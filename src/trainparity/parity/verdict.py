@@ -14,7 +14,7 @@ from trainparity.parity.diagnosis import explain
 from trainparity.parity.divergence import divergence
 from trainparity.parity.extent import extent
 from trainparity.parity.line_search import line_search_parts
-from trainparity.parity.noise.assumed import OF_TWINS, assumed_only
+from trainparity.parity.noise.assumed import OF_TWINS, assumed_only, moved_within_steps
 from trainparity.parity.noise.distance import KINDS, Judged, distances, multiples, names, norms, without_nobodys
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import margin_of
@@ -148,6 +148,9 @@ def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) ->
         return verdict.unclear(undecided)
     explained, floor = explain(verdict, difference), difference.floor
     named = explained.cause not in ("backward", "unknown")
+    by_distance = not named or explained.cause == "update"
+    if by_distance and (undecided := moved_within_steps(difference.left, difference.right, floor)):
+        return verdict.unclear(undecided, advice=OF_TWINS)
     if named or not isinstance(floor, Widened) or (grown := floor.outgrown(difference.row)) is None:
         return explained
     # Where a later window begins, from equal weights, nothing has grown.

@@ -28,6 +28,20 @@ def assumed_only(left: Trace, right: Trace, floor: Floor, margin: float) -> str 
     return None
 
 
+def moved_within_steps(left: Trace, right: Trace, floor: Floor) -> str | None:
+    """Say that both loops ask for gradients elsewhere than they start from, as SAM does (Foret et al., 2021).
+
+    How far rounding carries a run there depends on how the loss is curved, which nothing but twins shows.
+    """
+    again = [bool(trace.arrays["closure/again"].any()) for trace in (left, right)]
+    if floor.calibrated or not all(again):
+        return None
+    return (
+        "the runs part by distances alone, and both move the weights within a step, to ask for gradients there: "
+        "without twins nobody knows how far right runs part by that"
+    )
+
+
 _OTHER, _OTHER_UPDATE = 0.5, 0.25
 """Part of its length from which on a gradient, and the update of all weights, that is so far off is another one.
 
