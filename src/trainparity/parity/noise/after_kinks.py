@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, sketches
-from trainparity.parity.noise.floor import Floor, running_maximum
+from trainparity.parity.noise.floor import NOTHING_ELSE, Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
 from trainparity.parity.noise.twins import seen_as
@@ -38,8 +38,9 @@ def after_kinks(left: Trace, right: Trace, floor: Floor) -> Floor:
 class _Kinks:
     """The rows in which gradients jump by as much as units turn, though what the model returns agrees.
 
-    Of a window's first step such a jump is a fault of every step, unless gradients agree again in the next one. Once
-    weights are parted, as many units turn for them as of all numbers are so near to zero.
+    Of a window's first step such a jump is a fault of every step, unless it is seen to be of one unit or two, or
+    gradients agree again in the next one. Once weights are parted, as many units turn for them as of all numbers are so
+    near to zero.
     """
 
     def __init__(self, left: Trace, right: Trace, floor: Floor) -> None:
@@ -66,7 +67,7 @@ class _Kinks:
             if not bool(self._beyond("gradient", row).any()):
                 continue
             again = row + 1 in goes_on and bool(self._gradient(row + 1) <= self._gradient(row) / _FALLS)
-            if not self._may_be_kink(row) or not (row in goes_on or again):
+            if not self._may_be_kink(row) or not (row in goes_on or again or self._shows_few(row)):
                 return
             self.rows.append(row)
             parted, places = True, [*places, self._places(row)]
@@ -98,7 +99,9 @@ class _Kinks:
             return False
         if not self._inside:
             return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
-        further = self.apart["gradient"][row, :-1].max() > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
+        noise = self._floor["gradient"][row, :-1] >= NOTHING_ELSE  # as of a bias in front of a BatchNorm
+        carried = self.apart["gradient"][row, :-1].masked_fill(noise, 0.0).max()
+        further = carried > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
         return self._is_of_units("activation_gradient", row, back) and not bool(further)
 
     def _passes_alike(self, row: int) -> bool:
@@ -130,13 +133,29 @@ class _Kinks:
         along = torch.cosine_similarity(differs, whole, dim=0).abs()
         return bool((self.apart[kind][row, :-1][back] <= most).all() and along <= _ALONG)
 
+    def _arises(self, row: int) -> tuple[Tensor, int]:
+        """Return what comes back where it differs first, as a sketch of the difference, and a unit's numbers of it.
+
+        None where units do not show: where all share all numbers, at a loss, which turns for a whole sample, and where
+        no hook sees modules.
+        """
+        size = self._left.layout.sketch_size
+        if not self._inside:
+            return torch.zeros(size), 0
+        place = int(self._beyond("activation_gradient", row).nonzero()[-1])
+        ours, theirs = (sketches(trace, "activation_gradient")[row, place] for trace in (self._left, self._right))
+        signs = self._signs(row, place)
+        return theirs - ours, 0 if signs == size or self._ends[place] else signs
+
+    def _shows_few(self, row: int) -> bool:
+        """Tell whether units show, and no more than two of them turn."""
+        differs, signs = self._arises(row)
+        return signs > 0 and _is_of_few(differs, signs, 0, 0.0)
+
     def _places(self, row: int) -> frozenset[int]:
         """Return where, in a sketch, a unit has its numbers that what comes back differs by most; none of few units."""
-        back = self._beyond("activation_gradient", row)
-        if not self._inside or self._signs(row, place := int(back.nonzero()[-1])) == self._left.layout.sketch_size:
-            return frozenset()
-        ours, theirs = (sketches(trace, "activation_gradient")[row, place] for trace in (self._left, self._right))
-        found = (theirs - ours).abs().topk(_OF_ONE).indices.tolist()
+        differs, signs = self._arises(row)
+        found = differs.abs().topk(_OF_ONE).indices.tolist() if signs else []
         return frozenset(found)
 
     def _signs(self, row: int, place: int) -> int:

@@ -1,6 +1,7 @@
 """The rounding of biases' gradients whose terms cancel, or are very many, which twins need not show."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -54,18 +55,31 @@ def of_one_sided_means(reference: Trace, given_back: Tensor) -> Tensor:
     """
     layout = reference.layout
     floor = torch.zeros(len(layout.steps), len(layout.parameters) + 1, dtype=torch.float64)
-    means = [place for place, name in enumerate(layout.activations) if "BatchNorm" in layout.modules.get(name, "")]
-    if is_coarse(layout) or not means:
+    if is_coarse(layout):
         return floor
-    parts, lengths, every = _ONE_SIDE / margin_of(layout, MARGIN), norms(reference, "gradient"), _terms(reference)
+    parts = _ONE_SIDE / margin_of(layout, MARGIN)
+    for place, column, rows, longer in before_batchnorms(reference):
+        floor[:, place] = parts * given_back[:, column] * rows.clamp(min=1).sqrt() * longer.clamp(min=1)
+    return floor.nan_to_num(0.0, posinf=0.0)  # all together lie within what twins show: 5 floors were seen
+
+
+def before_batchnorms(reference: Trace) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+    """Yield the parameters of layers in front of the last BatchNorm, by their places.
+
+    Each with the place of its layer among the activations, the rows that its gradient is a sum over, of each step [T],
+    and how many times longer their terms are than their sum: [T], or 1 of matrices.
+    """
+    layout = reference.layout
+    means = [place for place, name in enumerate(layout.activations) if "BatchNorm" in layout.modules.get(name, "")]
+    if not means:
+        return
+    lengths, every = norms(reference, "gradient"), _terms(reference)
     for place, (name, shape) in enumerate(layout.parameters.items()):
         module = name.rpartition(".")[0]
         if module not in layout.activations or not shape or (column := layout.activations.index(module)) >= means[-1]:
             continue
-        terms = reference.arrays["activation/numbers"][:, column].double() / shape[0]
-        longer = every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
-        floor[:, place] = parts * given_back[:, column] * terms.clamp(min=1).sqrt() * longer.clamp(min=1)
-    return floor.nan_to_num(0.0, posinf=0.0)  # all together lie within what twins show: 5 floors were seen
+        rows = reference.arrays["activation/numbers"][:, column].double() / shape[0]
+        yield place, column, rows, every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
 
 
 def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:

@@ -4,9 +4,11 @@ import os
 import platform
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainparity.parity.recording.formats import device_of
+from trainparity.parity.recording.kinds import is_dtensor
+from trainparity.parity.recording.tensors import is_strided
 
 _VARIABLES = ("ATEN_", "CUBLAS", "CUDA_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "NCCL_", "OMP_", "ONEDNN_", "PYTORCH_",
               "TORCH")  # fmt: skip
@@ -16,6 +18,9 @@ _PLACES = ("TORCHELASTIC_", "TORCH_NCCL_", "_DIR", "_HOME", "_ID", "_PATH")
 """Parts of the names of those that tell where a run is or when it gives up, as `torchrun` sets, and not how it
 computes."""
 
+
+MEMORY_FORMAT = "memory format"
+"""The name of how numbers of convolutions lie in memory."""
 
 REDUCTION = "format of reduction"
 """The name of the format that ranks send gradients in, where one is set."""
@@ -33,6 +38,7 @@ def conditions(model: nn.Module) -> dict[str, str]:
         "float32 matmul precision": torch.get_float32_matmul_precision(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "default dtype": torch.get_default_dtype(),
+        MEMORY_FORMAT: "channels last" if any(map(_is_channels_last, model.parameters())) else "contiguous",
     }
     if device.type == "cuda":
         facts |= {
@@ -47,6 +53,14 @@ def conditions(model: nn.Module) -> dict[str, str]:
         }
     named = {f"${name}": value for name, value in os.environ.items() if _matters(name)}
     return {name: str(value) for name, value in {**facts, **dict(sorted(named.items()))}.items()}
+
+
+def _is_channels_last(weight: Tensor) -> bool:
+    """Tell whether a convolution's weight is so, which all that it makes follows."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.ndim)
+    if last is None or not is_strided(weight) or is_dtensor(weight) or weight.is_contiguous():
+        return False
+    return weight.is_contiguous(memory_format=last)
 
 
 def _matters(name: str) -> bool:
