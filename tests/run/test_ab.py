@@ -430,6 +430,14 @@ MISTAKES = {
     "an open quote": (["'", "true"], "No closing quotation"),
     "one revision": (["--base", "HEAD", "true"], "give both of --base and --test"),
     "no repository": (["--base", "HEAD", "--test", "HEAD", "true"], "not a git repository"),
+    "two commands for two revisions": (
+        ["--base", "HEAD", "--test", "HEAD", "python a.py", "python b.py"],
+        "--python-b, quoted as one word or not at all: 'python a.py' is no program",
+    ),
+    "two commands for two interpreters": (
+        ["--python-a", sys.executable, "--python-b", sys.executable, "python a.py", "python b.py"],
+        "give one command with --base and --test, or with --python-a and --python-b, quoted as one word",
+    ),
     "no interpreter": (["--python-a", "x", "--python-b", "y", "python t.py"], "x is no Python interpreter"),
     "a failure": (["false", "true"], "the command failed with exit code 1"),
 }
