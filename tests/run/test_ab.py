@@ -314,6 +314,19 @@ def test_two_revisions(repository: Path) -> None:
     assert "# not committed" in script.read_text()
 
 
+def test_a_link_outside_of_the_repository_is_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    run = ("--base", "HEAD", "--test", "HEAD", "--link", "../../data", f"{python()} train.py")
+    errors = ab(repository / "scripts", *run, code=2)["errors"]
+    assert (
+        f"--link ../../data: lies outside of {repository}: have the script read it by its path {tmp_path}/data"
+        in errors
+    )
+    (repository / "elsewhere").symlink_to(tmp_path)  # which no revision holds, and lies in the repository
+    run = ("--base", "HEAD", "--test", "HEAD", "--link", "../data", "--link", "../elsewhere", f"{python()} train.py")
+    assert ab(repository / "scripts", *run, code=0)["verdict"] == "bitwise"
+
+
 def test_an_interrupt_removes_the_worktrees(repository: Path, tmp_path: Path) -> None:
     command = [TOOL, "ab", "--base", "HEAD~1", "--test", "HEAD", "--link", "../data", f"{python()} train.py"]
     scratch = tmp_path / "scratch"

@@ -58,7 +58,8 @@ def commands_of(
     if count := repository.uncommitted():
         say(f"{count} files with uncommitted changes: the changes are not part of either revision")
     with repository.checked_out(names) as folders:
-        yield Pair((at(both[0], folders[0], links), at(both[1], folders[1], links)), outside=repository.top)
+        left, right = (at(one, folder, links, repository.top) for one, folder in zip(both, folders, strict=True))
+        yield Pair((left, right), outside=repository.top)
 
 
 def _one(words: Sequence[str]) -> Command:
