@@ -308,7 +308,7 @@ def test_two_revisions(repository: Path) -> None:
     script.write_text(script.read_text() + "# not committed\n")
     found = ab(scripts, "--base", "HEAD~2", "--test", "HEAD", *run, code=1)
     assert found["verdict"] == "different" and found["step"] == 0
-    assert "uncommitted changes: the changes are not part of either revision" in found["errors"]
+    assert "1 file with uncommitted changes: the changes are not part of either revision" in found["errors"]
     assert ab(scripts, "--base", "HEAD~1", "--test", "main", *run, code=0)["verdict"] == "bitwise"
     assert git(repository, "worktree", "list").count("\n") == 1
     assert "# not committed" in script.read_text()

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainparity.records.numbers import counted
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
 from trainparity.running.interpreters import under
@@ -56,7 +57,7 @@ def commands_of(
         return
     repository, names = Repository(command.folder), [str(name) for name in revisions]
     if count := repository.uncommitted():
-        say(f"{count} files with uncommitted changes: the changes are not part of either revision")
+        say(f"{counted(count, 'file')} with uncommitted changes: the changes are not part of either revision")
     with repository.checked_out(names) as folders:
         left, right = (at(one, folder, links, repository.top) for one, folder in zip(both, folders, strict=True))
         yield Pair((left, right), outside=repository.top)
