@@ -452,6 +452,10 @@ MISTAKES = {
         "give one command with --base and --test, or with --python-a and --python-b, quoted as one word",
     ),
     "no interpreter": (["--python-a", "x", "--python-b", "y", "python t.py"], "x is no Python interpreter"),
+    "another program": (
+        ["--python-a", sys.executable, "--python-b", "/bin/cat", "python t.py"],
+        "/bin/cat is no Python",
+    ),
     "a failure": (["false", "true"], "the command failed with exit code 1"),
 }
 
