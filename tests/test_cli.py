@@ -265,6 +265,9 @@ def test_status_tells_machines_what_would_run(trainparity: Command, tmp_path: Pa
     assert told == {"changes": [], "to_run": stages, "seconds": 98.0}
     said = trainparity("status", folder=tmp_path).stdout
     assert said == "12 stages to run, about 2 min\n"
+    (tmp_path / "dvc.yaml").write_text((ROOT / "dvc.yaml").read_text())
+    said = trainparity("status", folder=tmp_path).stdout
+    assert said.endswith(" stages to run: there is no dvc.lock, which says what has run\n"), said
 
 
 @pytest.mark.parametrize("command", ["ab", "check", "compare", "controls", "curves", "doctor", "show", "studies"])

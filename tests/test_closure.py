@@ -73,6 +73,24 @@ def test_an_import_that_comes_to_find_something_changes_the_digest(project: Path
     assert closure_of(["mine.model"]).digest != before
 
 
+def test_a_file_that_hides_a_standard_module_belongs_to_it(project: Path) -> None:
+    (project / "mine/layers.py").write_text("import sys, json.decoder\nfrom concurrent import futures\n")
+    before = closure_of(["mine.model"])
+    for name in ("sys.py", "csv.py", "json/decoder.txt"):  # compiled into Python; not imported; no package
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("")
+    assert closure_of(["mine.model"]) == before
+    (project / "json.py").write_text("import shared\n")
+    (project / "concurrent").mkdir()
+    (project / "concurrent/__init__.py").write_text("futures = 1\n")
+    (project / "shared.py").write_text("")
+    hidden = closure_of(["mine.model"]).files.keys() - before.files.keys()
+    assert hidden == {"json.py", "shared.py", "concurrent/__init__.py"}
+    assert reach.hashes_now(["json.py", "concurrent/__init__.py"]).keys() == {"json.py", "concurrent/__init__.py"}
+    (project / "json.py").unlink()
+    assert "json.py" not in reach.hashes_now(["json.py"])
+
+
 def test_of_our_package_what_it_computes_with_counts_where_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

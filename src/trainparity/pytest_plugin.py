@@ -17,13 +17,16 @@ class Parity:
         self._folder, self._properties = folder, properties
         self._count = 0
 
-    def assert_same_training(self, reference: "Training", other: "Training", **options: Any) -> "Verdict":
-        """As `trainparity.testing.assert_same_training`; the runs stay in the test's temporary folder."""
+    def assert_same_training(
+        self, reference: "Training", other: "Training", *, folder: str | Path | None = None, **options: Any
+    ) -> "Verdict":
+        """As `trainparity.testing.assert_same_training`; by default the runs stay in the test's temporary folder."""
         from trainparity.testing import NotSameTraining, assert_same_training
 
         self._count += 1
         try:
-            verdict = assert_same_training(reference, other, folder=self._folder / f"parity-{self._count}", **options)
+            kept = folder or self._folder / f"parity-{self._count}"
+            verdict = assert_same_training(reference, other, folder=kept, **options)
         except NotSameTraining as error:
             self._note(error.verdict)
             raise

@@ -1,6 +1,10 @@
 """Every study at its smallest scale, through `trainparity studies`: real pipelines, real data, all claims answered."""
 
+import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,3 +67,25 @@ def test_a_scale_that_is_not_there_changes_nothing(project: Path) -> None:
     done = run(project, "torch-compile", "--scale", "huge")
     assert done.returncode == 2 and "scale: 'huge' is not one of smoke, laptop, article" in done.stderr
     assert path.read_text() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_list_of_studies(tmp_path: Path, number: int) -> None:
+    for name in ("first", "second"):
+        (tmp_path / "studies" / name).mkdir(parents=True)
+        shutil.copy(ROOT / "studies/ddp-vs-accumulation/params.yaml", tmp_path / "studies" / name)
+        stage = {"cmd": f"touch {tmp_path}/began-{name}; sleep 60"}
+        (tmp_path / "studies" / name / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"wait": stage}}))
+    shutil.copytree(ROOT / "studies/.dvc", tmp_path / "studies/.dvc")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "trainparity.cli", "studies", "--scale", "smoke"]
+    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "began-first").exists():
+        assert running.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 128 + number, errors
+    assert f"stopped by {signal.Signals(number).name}; `dvc repro` in studies/first resumes it" in errors
+    assert not (tmp_path / "began-second").exists()

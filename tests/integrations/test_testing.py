@@ -36,6 +36,13 @@ def test_accumulation_is_the_same_training(parity: Parity) -> None:
     assert verdict.verdict == "equivalent" and verdict.calibrated
 
 
+def test_the_fixture_records_into_the_folder_that_it_is_given(parity: Parity, tmp_path: Path) -> None:
+    assert parity.assert_same_training(train, train, folder=tmp_path / "kept").verdict == "bitwise"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
+    parity.assert_same_training(train, train)
+    assert (tmp_path / "parity-2/reference/trace.json").exists()
+
+
 def test_what_is_equal_in_every_bit_needs_no_twins(tmp_path: Path) -> None:
     assert assert_same_training(train, train, folder=tmp_path).verdict == "bitwise"
     assert not (tmp_path / "reference/twins").exists()

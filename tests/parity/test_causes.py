@@ -592,6 +592,20 @@ def test_more_samples_are_said_to_be_more() -> None:
     assert "8 samples more are seen" in str(judge({}, {"gradients": OFF, **seen(more)}).explanation)
 
 
+def test_of_one_sample_its_sentence_is_no_plural() -> None:
+    def said(*, left: dict[str, Any], right: dict[str, Any]) -> str:
+        return str(judge(left, {"gradients": OFF, **right}).explanation)
+
+    one = torch.cat([IDS, IDS[:, :1] + 1000], 1)
+    replaced, twice = IDS.clone(), IDS.clone()
+    replaced[:, 0] += 1000
+    twice[:, 0] = twice[:, 1]
+    assert "1 sample more is seen" in said(left={}, right=seen(one))
+    assert "1 sample is left out" in said(left=seen(one), right={})
+    assert "1 sample is replaced by another" in said(left={}, right=seen(replaced))
+    assert "1 sample comes twice" in said(left={}, right=seen(twice))
+
+
 def test_an_option_is_told_where_it_differs() -> None:
     only_a = OTHER.clone()
     only_a[:, 1:] = 0.01

@@ -100,7 +100,7 @@ def test_a_command_that_failed_is_named_beside_the_verdict_on_its_steps(tmp_path
         ).keep(tmp_path / name)  # fmt: skip
     found = compare_folders(tmp_path / "a", tmp_path / "b", names=("A", "B"))
     assert found.verdict == "different"
-    assert (found.reason or "").startswith("B failed with exit code 3 after 1 steps; ")
+    assert (found.reason or "").startswith("B failed with exit code 3 after 1 step; ")
     assert compare_in_detail(tmp_path / "b", tmp_path / "b")[0].reason
     assert compare_folders(tmp_path / "a", tmp_path / "c").reason is None
 

@@ -238,7 +238,7 @@ def test_of_two_recorders_of_one_folder_the_last_one_has_it(tmp_path: Path) -> N
 
     first = trainparity.record(model, optimizer, tmp_path)
     step()
-    with pytest.warns(UserWarning, match="a Recorder that was not closed after 1 steps gives way"):
+    with pytest.warns(UserWarning, match="a Recorder that was not closed after 1 step gives way"):
         second = trainparity.record(model, optimizer, tmp_path)
     step()
     step()

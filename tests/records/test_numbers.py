@@ -3,7 +3,7 @@
 import pytest
 
 from trainparity.records.base import INFINITE
-from trainparity.records.numbers import exact, number
+from trainparity.records.numbers import counted, exact, number
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,7 @@ def test_a_number_that_is_compared_has_its_digits() -> None:
     assert [exact(1.234567e-07), exact(1.23e3, 2), exact(0.0034, 2), exact(float("inf"))] == [
         "1.23457e-7", "1.2e3", "0.0034", "∞",
     ]  # fmt: skip
+
+
+def test_one_of_something_is_no_plural() -> None:
+    assert [counted(count, "step") for count in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]

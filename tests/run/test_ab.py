@@ -308,10 +308,23 @@ def test_two_revisions(repository: Path) -> None:
     script.write_text(script.read_text() + "# not committed\n")
     found = ab(scripts, "--base", "HEAD~2", "--test", "HEAD", *run, code=1)
     assert found["verdict"] == "different" and found["step"] == 0
-    assert "uncommitted changes: the changes are not part of either revision" in found["errors"]
+    assert "1 file with uncommitted changes: the changes are not part of either revision" in found["errors"]
     assert ab(scripts, "--base", "HEAD~1", "--test", "main", *run, code=0)["verdict"] == "bitwise"
     assert git(repository, "worktree", "list").count("\n") == 1
     assert "# not committed" in script.read_text()
+
+
+def test_a_link_outside_of_the_repository_is_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    run = ("--base", "HEAD", "--test", "HEAD", "--link", "../../data", f"{python()} train.py")
+    errors = ab(repository / "scripts", *run, code=2)["errors"]
+    assert (
+        f"--link ../../data: lies outside of {repository}: have the script read it by its path {tmp_path}/data"
+        in errors
+    )
+    (repository / "elsewhere").symlink_to(tmp_path)  # which no revision holds, and lies in the repository
+    run = ("--base", "HEAD", "--test", "HEAD", "--link", "../data", "--link", "../elsewhere", f"{python()} train.py")
+    assert ab(repository / "scripts", *run, code=0)["verdict"] == "bitwise"
 
 
 def test_an_interrupt_removes_the_worktrees(repository: Path, tmp_path: Path) -> None:
@@ -430,7 +443,19 @@ MISTAKES = {
     "an open quote": (["'", "true"], "No closing quotation"),
     "one revision": (["--base", "HEAD", "true"], "give both of --base and --test"),
     "no repository": (["--base", "HEAD", "--test", "HEAD", "true"], "not a git repository"),
+    "two commands for two revisions": (
+        ["--base", "HEAD", "--test", "HEAD", "python a.py", "python b.py"],
+        "--python-b, quoted as one word or not at all: 'python a.py' is no program",
+    ),
+    "two commands for two interpreters": (
+        ["--python-a", sys.executable, "--python-b", sys.executable, "python a.py", "python b.py"],
+        "give one command with --base and --test, or with --python-a and --python-b, quoted as one word",
+    ),
     "no interpreter": (["--python-a", "x", "--python-b", "y", "python t.py"], "x is no Python interpreter"),
+    "another program": (
+        ["--python-a", sys.executable, "--python-b", "/bin/cat", "python t.py"],
+        "/bin/cat is no Python",
+    ),
     "a failure": (["false", "true"], "the command failed with exit code 1"),
 }
 

@@ -582,6 +582,7 @@ def test_a_trace_that_can_not_be_written_is_no_run(tmp_path: Path) -> None:
     done = trainparity("run", "runs/a", "--twins", 0, "--steps", 0, "--", *command, cwd=tmp_path, SMALL="yes")
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "can't record this training: OSError: [Errno 27] File too large" in done.stderr
+    assert "Traceback" not in done.stderr
     assert (run / "trace.json").read_bytes() == kept
 
 

@@ -160,11 +160,11 @@ class Process:
         if not self._session.claim(name_of_training(), ranks.rank()):
             self._session.mark("second-training")
             return
-        atexit.register(self._ended)  # exit functions run last first: this one after the Recorders'
+        atexit.register(self._at_exit)  # exit functions run last first: this one after the Recorders'
         self._recorded.record_all(first, called)
         if self._recorded.joint is not None:
             self._recorded.joint.register_step_post_hook(self._stepped)  # after the Recorder's
-        call_before_exit(self._ended)
+        call_before_exit(self._at_exit)
         if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
             from trainparity.attach.operators import OperatorWindow
 
@@ -220,9 +220,14 @@ class Process:
                 presence.Presence("trainparity/stop").come(presence.for_at_most(presence.ABSENCE_S))
         leave()
 
+    def _at_exit(self) -> None:
+        """Write the traces of a script that ends: what goes wrong is noted, and there is nothing left to be ended."""
+        with suppress(SystemExit):  # of which Python would print a traceback here
+            self._ended()
+
     def _ended(self) -> None:
         """Write the traces and say what was recorded; once."""
-        atexit.unregister(self._ended)
+        atexit.unregister(self._at_exit)
         recorded, self._recorded = self._recorded, Recordings(self._session, self._optimizers)
         if not recorded or os.getpid() != self._pid:
             return
@@ -234,7 +239,7 @@ class Process:
     def _forget(self) -> None:
         """Let a forked child leave the trace to its parent."""
         self._recorded.leave_to_parent()
-        atexit.unregister(self._ended)
+        atexit.unregister(self._at_exit)
 
 
 def _has_gradient(optimizer: "Optimizer") -> bool:

@@ -10,6 +10,7 @@ from trainparity.claims.schema import Claim, Range
 from trainparity.claims.study import NotMeasurable, Study
 from trainparity.environment import Environment
 from trainparity.records.claims import ClaimReport, ClaimResult
+from trainparity.records.numbers import counted
 
 
 def evaluate(name: str, claims: Mapping[str, Claim], study: Study, environment: Environment) -> ClaimReport:
@@ -21,7 +22,7 @@ def evaluate(name: str, claims: Mapping[str, Claim], study: Study, environment: 
         study=name,
         scale=study.params.scale,
         dataset=study.manifest.dataset,
-        environment=f"{environment.processor}, {environment.cores} cores, {', '.join(gpus) or 'no GPU'}, "
+        environment=f"{environment.processor}, {counted(environment.cores, 'core')}, {', '.join(gpus) or 'no GPU'}, "
         f"torch {environment.torch}",
         fingerprint=environment.fingerprint,
         date=max(dates, default=""),

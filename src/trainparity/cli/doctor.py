@@ -14,7 +14,7 @@ from trainparity.cli.app import command
 from trainparity.environment import Environment, detect
 from trainparity.pipeline.repair import repair
 from trainparity.placement import Placement, Unavailable, place
-from trainparity.records.numbers import NOTHING
+from trainparity.records.numbers import NOTHING, counted
 from trainparity.report import markdown
 from trainparity.report.columns.column import Column
 from trainparity.report.console import table
@@ -111,8 +111,9 @@ def _machine(environment: Environment) -> str:
     gpus = ", ".join(f"{a.name} ({a.memory_mib} MiB)" for a in environment.accelerators) or "no GPU"
     cuda = f"CUDA {environment.cuda}" if environment.cuda else "no CUDA"
     return (
-        f"{environment.processor}, {environment.cores} cores, {gpus}; {environment.system} {environment.machine}, "
-        f"Python {environment.python}, torch {environment.torch} (built for {cuda}); "
+        f"{environment.processor}, {counted(environment.cores, 'core')}, {gpus}; "
+        f"{environment.system} {environment.machine}, Python {environment.python}, "
+        f"torch {environment.torch} (built for {cuda}); "
         f"compiler: {environment.compiler or 'none'}; fingerprint {environment.fingerprint}"
     )
 

@@ -17,8 +17,10 @@ from trainparity.environment import NODES, detect
 from trainparity.errors import StoppedBySignal, UserError
 from trainparity.params import reference_name
 from trainparity.records import layout
+from trainparity.records.numbers import counted
 from trainparity.records.run import Status
 from trainparity.report.terminal import make_console
+from trainparity.starter import PIPELINE
 
 
 @command
@@ -26,7 +28,7 @@ def validate(path: ParamsPath = Path("params.yaml")) -> None:
     """Check a params file without running anything."""
     params = parameters.load(path)
     workloads.check(params.workload.name, params.workload.options, path)
-    print(f"{path}: fine: {len(params.configs)} configurations, {len(params.pairs)} pairs")
+    print(f"{path}: fine: {counted(len(params.configs), 'configuration')}, {counted(len(params.pairs), 'pair')}")
 
 
 @command
@@ -51,7 +53,9 @@ def status(json_path: answers.JsonPath = None) -> None:
     lines = [change.sentence for change in changed]
     if stages:
         how_long = "" if time is None else f", about {schedule.duration(time)}"
-        lines.append(f"{len(stages)} stages to run{how_long}")
+        unknown = Path(PIPELINE).exists() and not plans.LOCK.exists()
+        why = f": there is no {plans.LOCK}, which says what has run" if unknown else ""
+        lines.append(f"{counted(len(stages), 'stage')} to run{how_long}{why}")
     said = "\n".join(lines) or "no change since the last run"
     answers.give(json_path, lambda: json.dumps(answer, indent=1) + "\n", None, str, lambda: print(said))
 

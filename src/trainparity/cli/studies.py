@@ -14,7 +14,7 @@ from trainparity.cli import answers
 from trainparity.cli.app import command
 from trainparity.cli.pipeline import reproduce
 from trainparity.environment import detect
-from trainparity.errors import UserError
+from trainparity.errors import StoppedBySignal, UserError
 from trainparity.records.claims import ClaimReport
 from trainparity.records.files import write_text
 from trainparity.report import markdown
@@ -22,6 +22,9 @@ from trainparity.starter import PIPELINE
 from trainparity.validation import ParamsError, not_one_of
 
 STUDIES = Path("studies")
+
+_SIGNALS = 128
+"""Exit codes above it tell of the signal that ended a pipeline."""
 
 
 @command
@@ -82,10 +85,17 @@ def _set_scale(path: Path, scale: str) -> None:
 
 
 def _end(name: str) -> bool:
-    """Run a study's pipeline; tell whether it ended."""
+    """Run a study's pipeline; tell whether it ended.
+
+    Raises:
+        StoppedBySignal: a signal ended it, and so all that were asked for: its user wants the next one as little.
+    """
     print(f"study {name}", flush=True)
     with chdir(STUDIES / name):  # the studies are a DVC project of their own
-        return reproduce(PIPELINE) == 0
+        code = reproduce(PIPELINE)
+    if code > _SIGNALS:
+        raise StoppedBySignal(code - _SIGNALS, f"`dvc repro` in {STUDIES / name} resumes it")
+    return code == 0
 
 
 def _claims(name: str) -> ClaimReport:

@@ -19,7 +19,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from pathlib import Path
 
 from trainparity.hashing import MISSING
-from trainparity.installed import is_installed
+from trainparity.installed import is_installed, is_of_python
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Found:
 
 def locate(name: str) -> Found:
     """Find a dotted name as an import from the working directory would."""
-    top = name.partition(".")[0]
-    if top in sys.stdlib_module_names or top in sys.builtin_module_names:
+    top, here = name.partition(".")[0], str(Path.cwd())
+    if top in sys.stdlib_module_names and _is_standard(_spec(top, here)):
         return Found()
-    spec = _spec(name, str(Path.cwd()))
+    spec = _spec(name, here)
     if spec is None:  # a class or function of its parent, or nothing
         return Found(absent=name == top)
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
@@ -49,6 +49,16 @@ def locate(name: str) -> Found:
     package = spec.submodule_search_locations is not None
     path = name.replace(".", "/")
     return Found(f"{path}/__init__.py" if package else f"{path}{Path(origin).suffix}", Path(origin), package)
+
+
+def _is_standard(spec: ModuleSpec | None) -> bool:
+    """Tell whether a module of a standard name is Python's own: no file that is found before it hides it.
+
+    What is compiled into Python no file can hide, and of what other systems have (`winreg`) there is none here.
+    """
+    if spec is None:
+        return True
+    return spec.origin is not None and (not spec.has_location or is_of_python(spec.origin))
 
 
 @cache

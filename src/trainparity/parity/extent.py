@@ -4,6 +4,7 @@ from typing import Any
 
 from trainparity.parity.recording.trace import Layout
 from trainparity.records.later_steps import JudgedBy, LaterSteps
+from trainparity.records.numbers import counted
 from trainparity.records.verdict import Verdict
 
 
@@ -41,7 +42,7 @@ def _after(run: Layout, made: int) -> list[LaterSteps]:
     first, begins = run.steps[-1] + 1, (made - 1) // run.window * run.window if run.window else 0
     found = []
     if first < min(begins, made):
-        because = f"each window of {run.window} steps begins with the reference's weights"
+        because = f"each window of {counted(run.window, 'step')} begins with the reference's weights"
         found.append(LaterSteps(first=first, last=begins - 1, judged_by="nothing", because=because))
     if max(first, begins) < made:
         found.append(LaterSteps(first=max(first, begins), last=made - 1, judged_by="nothing"))

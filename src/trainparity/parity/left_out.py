@@ -5,6 +5,7 @@ from pathlib import Path
 from trainparity.parity.other_parameters import different
 from trainparity.parity.recording.idle import IDLE, Idle
 from trainparity.parity.recording.trace import Trace
+from trainparity.records.numbers import counted
 from trainparity.records.verdict import Verdict
 
 
@@ -33,7 +34,7 @@ def left_out(left: Path, right: Path, names: tuple[str, str], margin: float) -> 
         cause="parameters-not-updated",
         link="update",
         explanation=f"{without.optimizer} makes steps in {there} and none in {missing}, where gradients reach what it "
-        f"holds and other optimizers make {others} steps",
+        f"holds and other optimizers make {counted(others, 'step')}",
         advice="call the step of every optimizer in every iteration",
         evidence={"sequence": due, "steps_of_others": others},
     )

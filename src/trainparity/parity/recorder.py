@@ -27,6 +27,7 @@ from trainparity.parity.recording.sequence import STEPS_OF_ALL
 from trainparity.parity.recording.session import NotKept, Session
 from trainparity.parity.recording.trace import BY_ITSELF, ENDED
 from trainparity.records.base import Settings, write_csv
+from trainparity.records.numbers import counted
 
 
 class Recorder:
@@ -166,7 +167,7 @@ class Recorder:
         if own is not optimizer:
             own.register_step_post_hook(self._refuse_step)
         if made:
-            text = f"{self.folder}: a Recorder that was not closed after {made} steps gives way to a new one"
+            text = f"{self.folder}: a Recorder that was not closed after {counted(made, 'step')} gives way to a new one"
             warnings.warn(text, stacklevel=4)
 
     def _refuse_step(self, *_: Any) -> None:

@@ -16,7 +16,8 @@ from trainparity.placement import Unavailable, place
 from trainparity.records.base import RecordError
 
 PLANS = Path("runs/plan")
-_LOCK = Path("dvc.lock")
+LOCK = Path("dvc.lock")
+"""Which contents each stage last ran with, and what it made of them."""
 
 
 def write(plans: Mapping[str, Plan], folder: Path = PLANS) -> None:
@@ -145,7 +146,7 @@ def _trains_anew(old: Plan | None, new: Plan | None) -> bool:
 
 def _of_last_run() -> Iterator[tuple[str, Plan]]:
     """Yield the plans that stages last ran with."""
-    for stage in _stages(_LOCK).values():
+    for stage in _stages(LOCK).values():
         for path, digest in _entries(stage, "deps"):
             if not path.is_relative_to(PLANS):
                 continue
@@ -160,7 +161,7 @@ def _edited() -> dict[Path, list[str]]:
 
     Each with the stages by the names of their plans. Of folders among the deps DVC alone knows.
     """
-    stages = _stages(_LOCK)
+    stages = _stages(LOCK)
     made = {path for stage in stages.values() for path, _ in _entries(stage, "outs")}
     found: dict[Path, list[str]] = {}
     for name, stage in stages.items():

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from trainparity.records.base import Record
-from trainparity.records.numbers import number
+from trainparity.records.numbers import counted, number
 
 
 class LoaderMemory(Record):
@@ -60,7 +60,7 @@ class LoaderMeasurement(Record):
     @property
     def sentence(self) -> str:
         """Say it in one line."""
-        how = f"{self.workers} workers"
+        how = counted(self.workers, "worker")
         if self.workers:
             how += f" by {self.start_method}, {self.prefetch_factor} batches ahead each"
         how += ", pinned" if self.pin_memory else ""

@@ -32,6 +32,11 @@ def exact(value: float, digits: int = 6) -> str:
     return _short(f"{value:.{digits}g}")
 
 
+def counted(count: int, name: str) -> str:
+    """Write how many there are of something: 1 sample, 2 samples."""
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
 def _short(text: str) -> str:
     """Write an exponent without a plus and without leading zeros."""
     mantissa, _, exponent = text.partition("e")

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from trainparity.records.base import Record
+from trainparity.records.numbers import counted
 
 NAME = "run.json"
 """In the run's folder."""
@@ -35,7 +36,7 @@ class RunRecord(Record):
     @property
     def failure(self) -> str | None:
         """How the command failed; None if it did not, or was stopped before."""
-        return f"failed with exit code {self.exit_code} after {self.steps} steps" if self.exit_code else None
+        return f"failed with exit code {self.exit_code} after {counted(self.steps, 'step')}" if self.exit_code else None
 
     def keep(self, folder: Path) -> None:
         """Write it into the run's folder, as the last file; the folder holds nothing but the recording yet."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from trainparity.records.base import Record
 from trainparity.records.curves import CurveResult
 from trainparity.records.later_steps import LaterSteps, sentences
-from trainparity.records.numbers import NOTHING, number
+from trainparity.records.numbers import NOTHING, counted, number
 from trainparity.records.operators import FirstOperator
 
 Outcome = Literal["bitwise", "equivalent", "different", "cannot judge", "skipped", "failed"]
@@ -79,7 +79,7 @@ class Bisection(Record):
         else:
             alone = [settings[0] for settings in self.smallest]
             found = f"{', '.join(alone)}: {'each' if len(alone) > 1 else 'this alone'} is another training"
-        return f"{found} ({len(self.tried)} sets of settings tried)"
+        return f"{found} ({counted(len(self.tried), 'set')} of settings tried)"
 
 
 class Verdict(Record):
@@ -196,9 +196,11 @@ class Verdict(Record):
     def extent(self) -> str:
         """How many steps were compared, of how many that were made."""
         if self.steps_made is None:
-            return f"{self.steps_compared} traced steps"
+            return counted(self.steps_compared, "traced step")
         if self.steps_made == self.steps_compared:
-            return f"all {self.steps_made} steps that were made"
+            return (
+                "the one step that was made" if self.steps_made == 1 else f"all {self.steps_made} steps that were made"
+            )
         return f"{self.steps_compared} of the {self.steps_made} steps that were made"
 
     @property

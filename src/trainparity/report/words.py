@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trainparity.records.claims import ClaimReport
 from trainparity.records.controls import ControlReport
 from trainparity.records.known_answer import KnownAnswer
-from trainparity.records.numbers import number
+from trainparity.records.numbers import counted, number
 from trainparity.records.run import Status
 from trainparity.records.timing import MachineLoad
 from trainparity.records.verdict import SAME_TRAINING, Verdict
@@ -141,8 +141,8 @@ def controls_sentence(controls: ControlReport | None) -> str:
     misnamed, alarms = sum(c.misnamed for c in wrong), sum(c.different for c in right)
     return (
         f"{caught:,} of {trials:,} wrong runs caught, {named:,} given exactly their cause, {misnamed:,} a wrong one; "
-        f"{alarms:,} false alarms in {trials_right:,} right runs ({controls.seeds} seeds, {controls.machine}, "
-        f"{moment(controls.date)} UTC)"
+        f"{alarms:,} false alarms in {trials_right:,} right runs ({counted(controls.seeds, 'seed')}, "
+        f"{controls.machine}, {moment(controls.date)} UTC)"
     )
 
 
@@ -173,7 +173,7 @@ def known_answer_sentence(answer: KnownAnswer) -> str:
 def environment_sentence(summary: Summary) -> str:
     """Name the machine in one line."""
     environment = summary.environment
-    hardware = [f"{environment.processor}, {environment.cores} cores"]
+    hardware = [f"{environment.processor}, {counted(environment.cores, 'core')}"]
     hardware += [accelerator.name for accelerator in environment.accelerators]
     system = f"{environment.system} {environment.machine}"
     software = f"Python {environment.python}, torch {environment.torch}"

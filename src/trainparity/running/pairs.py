@@ -1,10 +1,12 @@
 """What `trainparity ab` compares: two commands, or one under two revisions or two interpreters."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainparity.records.numbers import counted
 from trainparity.running.command import Command
 from trainparity.running.errors import RunError
 from trainparity.running.interpreters import under
@@ -46,7 +48,7 @@ def commands_of(
             )
         yield Pair((Command.parse(words[0]), Command.parse(words[1])))
         return
-    command = Command.parse(words[0]) if len(words) == 1 else Command(tuple(words))
+    command = _one(words)
     both = (command, command)
     if by_interpreter:
         both = (under(command, Path(str(interpreters[0]))), under(command, Path(str(interpreters[1]))))
@@ -55,6 +57,19 @@ def commands_of(
         return
     repository, names = Repository(command.folder), [str(name) for name in revisions]
     if count := repository.uncommitted():
-        say(f"{count} files with uncommitted changes: the changes are not part of either revision")
+        say(f"{counted(count, 'file')} with uncommitted changes: the changes are not part of either revision")
     with repository.checked_out(names) as folders:
-        yield Pair((at(both[0], folders[0], links), at(both[1], folders[1], links)), outside=repository.top)
+        left, right = (at(one, folder, links, repository.top) for one, folder in zip(both, folders, strict=True))
+        yield Pair((left, right), outside=repository.top)
+
+
+def _one(words: Sequence[str]) -> Command:
+    """Read one command, quoted as one word or in words of its own; a program's name has seldom a space in it."""
+    if len(words) == 1:
+        return Command.parse(words[0])
+    if " " in words[0].strip() and not shutil.which(words[0]):
+        raise RunError(
+            "give one command with --base and --test, or with --python-a and --python-b, quoted as one word or not at "
+            f"all: {words[0]!r} is no program"
+        )
+    return Command(tuple(words))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainparity import exits
 from trainparity.attach.session import Plan, Recorded
+from trainparity.records.numbers import counted
 from trainparity.records.recorded import RunRecord
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
@@ -141,7 +142,8 @@ def _tail(log: Path) -> str:
 
 def _summary(found: Recorded, code: int) -> str:
     text = (
-        f"{found.steps} optimizer steps of {found.model} ({found.num_parameters:,} parameters) with {found.optimizer}"
+        f"{counted(found.steps, 'optimizer step')} of {found.model} ({found.num_parameters:,} parameters) "
+        f"with {found.optimizer}"
     )
     text += "".join(f", {other}" for other in found.beside)
     if found.ended:

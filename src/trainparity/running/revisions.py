@@ -88,14 +88,18 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def at(command: Command, folder: Path, links: Sequence[Path]) -> Command:
+def at(command: Command, folder: Path, links: Sequence[Path], top: Path) -> Command:
     """Return a command as it runs in a worktree; `links` are paths that no revision holds, such as data.
+
+    They lie in the repository, whose folder is `top`: above a worktree lies nothing that a link could be made in.
 
     A program given by a relative path, as `.venv/bin/python`, is the current folder's where the worktree has none.
     """
     here = command.folder
     for link in links:
-        source, target = (here / link).absolute(), folder / link
+        source, target = Path(os.path.normpath(here / link)), folder / link
+        if not source.is_relative_to(top):
+            raise RunError(f"--link {link}: lies outside of {top}: have the script read it by its path {source}")
         if link.is_absolute() or not source.exists():
             raise RunError(f"--link {link}: there is no such path in {here}")
         if target.exists():

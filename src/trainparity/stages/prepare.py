@@ -7,6 +7,7 @@ from trainparity.observed import Observed
 from trainparity.pipeline import reading
 from trainparity.pipeline.prepare import prepare
 from trainparity.records.files_read import NAME, FilesRead
+from trainparity.records.numbers import counted
 
 
 def main() -> None:
@@ -14,4 +15,4 @@ def main() -> None:
     observed = Observed([out, *map(Path, settings.dataset.files_read)])  # a workload's own data may come from others
     manifest = prepare(settings, out, downloads)
     FilesRead(files=observed.files()).write(reading.RECORDS / "prepare" / NAME)
-    print(f"{manifest.dataset}: {manifest.samples} samples from {manifest.source}")
+    print(f"{manifest.dataset}: {counted(manifest.samples, 'sample')} from {manifest.source}")

@@ -7,6 +7,7 @@ from trainparity.launch.containers import here_or_contained, image_of_engine, lo
 from trainparity.launch.warm import wake
 from trainparity.pipeline import plans, schedule, turns
 from trainparity.records import layout
+from trainparity.records.numbers import counted
 
 RUNS = Path("runs")
 
@@ -15,7 +16,7 @@ def probe() -> None:
     found, settings = environment.detect(), params.load(Path("params.yaml"))
     found.write(layout.environment(RUNS))
     gpus = ", ".join(a.name for a in found.accelerators) or "no GPU"
-    print(f"{found.processor}, {found.cores} cores, {gpus}, torch {found.torch}: {found.fingerprint}")
+    print(f"{found.processor}, {counted(found.cores, 'core')}, {gpus}, torch {found.torch}: {found.fingerprint}")
     made = plans.make(settings, found)
     plans.check_stages(made)
     for change in plans.changes(made):

@@ -72,4 +72,4 @@ def test_a_rank_that_has_waited_for_too_long_ends_it_for_those_that_come_later(t
 def test_another_number_of_ranks_is_noticed(together: Together) -> None:
     mine = Presence("here")
     assert together(lambda: mine.come(str)) == [""]
-    assert "1 ranks before, now 2" in together(lambda: mine.come(str), lambda: None)[0]
+    assert "1 rank before, now 2" in together(lambda: mine.come(str), lambda: None)[0]

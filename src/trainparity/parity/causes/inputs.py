@@ -11,6 +11,7 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import OUTPUT, made
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.identities import identities, over_the_run
+from trainparity.records.numbers import counted
 
 
 @rule(
@@ -117,7 +118,8 @@ def made_by_the_loop(difference: Difference) -> Finding | None:
         return None
     made = int(counts[0]) - len(ours)
     return Finding(
-        f"{made} samples that the loop makes have other values in {difference.runs[1]} than in {difference.runs[0]}; "
+        f"{counted(made, 'sample')} that the loop makes {'has' if made == 1 else 'have'} other values in "
+        f"{difference.runs[1]} than in {difference.runs[0]}; "
         f"the {len(ours)} that come from outside are the same",
         {"made_by_another_model": True, "samples": [float(count) for count in counts], "made": made},
     )

@@ -11,6 +11,7 @@ from trainparity.parity.causes.ranks import part_on_purpose
 from trainparity.parity.recording.names import is_of_sums
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.identities import identities, over_the_run, same_over_the_run, without
+from trainparity.records.numbers import counted
 
 
 def _samples_differ(difference: Difference) -> bool:
@@ -104,31 +105,40 @@ def other_samples(difference: Difference) -> Finding | None:
         "duplicates": twice,
         "identified_by": str(difference.right.layout.settings.get("samples", "content")),
     }
+    left_out = f"{_samples(len(missing), 'is', 'are')} left out"
     if same_over_the_run(*difference.traces):
         what, advice = "the same samples come in another order over the run", "give both runs one seed, and set_epoch"
     elif twice and not len(ours) - len(set(ours)) and set(extra) <= set(ours):
         what, advice = (
-            f"{twice} samples come twice",
+            f"{_samples(twice, 'comes', 'come')} twice",
             "stop the sampler from padding uneven shards with repeated samples",
         )
     elif not missing:
         what, advice = (
-            f"{len(extra)} samples more are seen",
+            f"{_samples(len(extra), 'more is', 'more are')} seen",
             "count world size and accumulation once in the size of a micro-batch",
         )
     elif not extra and (several := _spread_over(difference, ours)):
         what, advice = (
-            f"{len(missing)} samples are left out, and come in the steps after it: {several} steps are made of one",
+            f"{left_out}, and {'comes' if len(missing) == 1 else 'come'} in the steps after it: "
+            f"{several} steps are made of one",
             "call optimizer.step() once, after the last micro-batch's backward",
         )
     elif not extra and (passes := _passes_left_out(difference)):
-        what = f"{len(missing)} samples are left out, as many as {passes} forward passes have that are made no more"
+        have = "1 forward pass has that is" if passes == 1 else f"{passes} forward passes have that are"
+        what = f"{left_out}, as many as {have} made no more"
         advice = "keep every micro-batch, and each term of the loss that has a forward pass of its own"
     elif not extra:
-        what, advice = f"{len(missing)} samples are left out", "keep the last batch (drop_last) and every rank's share"
+        what, advice = left_out, "keep the last batch (drop_last) and every rank's share"
     else:
-        what, advice = f"{len(missing)} samples are replaced by others", "shard each global batch, seed the sampler"
+        what = _samples(len(missing), "is replaced by another", "are replaced by others")
+        advice = "shard each global batch, seed the sampler"
     return Finding(f"at step {difference.step} of {difference.runs[1]} {what}", evidence, advice=advice)
+
+
+def _samples(count: int, does: str, do: str) -> str:
+    """Write how many samples there are, with the verb that one takes or several."""
+    return f"{counted(count, 'sample')} {does if count == 1 else do}"
 
 
 @rule(

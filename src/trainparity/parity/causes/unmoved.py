@@ -10,6 +10,7 @@ from trainparity.parity.noise.distance import ALL, norms
 from trainparity.parity.noise.rounding import stored_rounding
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
+from trainparity.records.numbers import counted
 
 
 @rule(
@@ -31,8 +32,8 @@ def steps_left_out(difference: Difference) -> Finding | None:
     if between[0] == between[1]:
         return None
     return Finding(
-        f"before its step {difference.step} the other optimizers make {between[0]} steps in {difference.runs[0]} and "
-        f"{between[1]} in {difference.runs[1]}",
+        f"before its step {difference.step} the other optimizers make {counted(between[0], 'step')} in "
+        f"{difference.runs[0]} and {between[1]} in {difference.runs[1]}",
         {"steps_of_others": [float(count) for count in between]},
     )
 

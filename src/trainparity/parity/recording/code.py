@@ -3,12 +3,11 @@
 import hashlib
 import os
 import sys
-import sysconfig
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from trainparity.installed import is_installed
+from trainparity.installed import is_installed, is_of_python
 
 _LARGEST = 2**20
 """Bytes of a file that people write; a larger one is made by a program."""
@@ -51,10 +50,7 @@ def _is_own(module: str) -> bool:
 @cache  # of thousands of files, which every recorder of a process looks at
 def _is_written_here(file: str) -> bool:
     path = os.path.abspath(file)  # noqa: PTH100 - a Path of each takes 0.2 s
-    return path.endswith(".py") and not is_installed(path) and not path.startswith(_OF_PYTHON)
-
-
-_OF_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+    return path.endswith(".py") and not is_installed(path) and not is_of_python(path)
 
 
 def _content(file: Path) -> str:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from trainparity.parity.recording import ranks
 from trainparity.parity.recording.destruction import call_before_destruction, call_no_more
+from trainparity.records.numbers import counted
 
 ABSENCE_S = 600.0
 """How long a rank is waited for that shows no sign of its training: it may validate, or wait for others elsewhere."""
@@ -85,7 +86,9 @@ class Presence:
         here = ranks.world_size()
         self._world_size = self._world_size or here
         if here != self._world_size:
-            raise RanksPart(f"another process group is there, or none: {self._world_size} ranks before, now {here}")
+            raise RanksPart(
+                f"another process group is there, or none: {counted(self._world_size, 'rank')} before, now {here}"
+            )
 
     def _place(self, number: int) -> str:
         return f"{self._name}/coming-{number}"
