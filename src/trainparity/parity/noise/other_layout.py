@@ -7,7 +7,7 @@ from trainparity.parity.noise.cancelling_biases import before_batchnorms
 from trainparity.parity.noise.distance import Compared, distances, norms
 from trainparity.parity.noise.floor import Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
-from trainparity.parity.noise.normalisation import amplified, before_each_step, in_lengths, passed_on
+from trainparity.parity.noise.normalisation import amplified, before_each_step, decomposed, in_lengths, passed_on
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.conditions import MEMORY_FORMAT
 from trainparity.parity.recording.trace import Trace
@@ -25,8 +25,8 @@ def in_other_layout(left: Trace, right: Trace, floor: Floor) -> Floor:
         floor: That of the reference, whose twins run its own kernels.
     """
     formats = {trace.layout.environment.get(MEMORY_FORMAT) for trace in (left, right)}
-    if len(formats) < 2 or None in formats or is_coarse(left.layout):
-        return floor
+    if len(formats) < 2 or None in formats or is_coarse(left.layout) or decomposed(left.layout).any():
+        return floor  # updates of matrices jump as far
     means = _of_long_means(left)
     return _InOtherLayout(left, right, floor, means) if means.any() else floor
 
