@@ -15,6 +15,10 @@ from trainparity.parity.recording.kinds import is_awaited, is_dtensor, is_masked
 
 def tensors(values: Any) -> Iterable[Tensor]:
     """Return the tensors in arguments or results, in their order."""
+    if isinstance(values, Tensor):  # as most are, and looked for at each call of a module
+        return (values,)
+    if type(values) is tuple and all(isinstance(value, Tensor) for value in values):
+        return values
     return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
 
 

@@ -1,6 +1,6 @@
 """Views of the same samples, as crops of images, that a model puts into one batch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -30,6 +30,8 @@ class Views:
         self._single = groups if self._sought else {}
         """What may be a view, by its shape: what the model is given, and the last that its modules returned."""
         self._found = set[int]()
+        self._one = next(iter(groups))[1:] if self._all == 1 else None
+        """Shape of a row of the only tensor that is given: its views alone are looked for, not what is made of them."""
 
     def look(self, values: Any) -> None:
         """Look at what a module inside of the model is given, or what the model returns."""
@@ -43,7 +45,7 @@ class Views:
 
     @unseen
     def _look(self, values: Any) -> None:
-        for tensor in filter(_has_rows, tensors(values)):
+        for tensor in self._fitting(values):
             found = {count for count in self._sought if self._holds(tensor, count)}
             self._sought -= found
             self._found |= found
@@ -52,11 +54,15 @@ class Views:
 
     @unseen
     def _keep(self, output: Any) -> None:
-        for tensor in filter(_has_rows, tensors(output)):
-            if self._all == 1 and tensor.shape not in self._single:
-                continue  # a view of what is given, before anything is made of it
+        for tensor in self._fitting(output):
             kept = [*self._single.get(tensor.shape, []), tensor.detach()]
             self._single[tensor.shape] = kept[-_KEPT * max(self._all, _OF_ONE) :]
+
+    def _fitting(self, values: Any) -> Iterator[Tensor]:
+        """Yield the tensors that may be views, or hold them: such as have rows here, which a shard's do not all."""
+        for tensor in tensors(values):
+            if self._one in (None, tensor.shape[1:]) and tensor.ndim > 0 and in_memory(tensor):
+                yield tensor
 
     def let_go(self) -> None:
         """Look no more, and hold none of the tensors."""
@@ -75,11 +81,6 @@ class Views:
         single = self._single.get(torch.Size([each, *tensor.shape[1:]]), [])
         alike = [one for one in single if (one.device, one.dtype) == (tensor.device, tensor.dtype)]
         return not rest and all(any(torch.equal(part, one) for one in alike) for part in tensor.chunk(count))
-
-
-def _has_rows(tensor: Tensor) -> bool:
-    """Tell whether a tensor has rows here, which a shard's do not all lie in."""
-    return tensor.ndim > 0 and in_memory(tensor)
 
 
 _OF_ONE = 2
