@@ -14,8 +14,9 @@ import pytest
 
 from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
-from trainparity.parity.compare import compare_folders
+from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
+from trainparity.parity.verdict import judge_traces
 from trainparity.records.recorded import RunRecord
 from trainparity.running.command import Command, Runner
 from trainparity.running.errors import RunError
@@ -43,8 +44,8 @@ def test_a_plain_script_and_its_twins(tmp_path: Path) -> None:
     assert trace.layout.steps == list(range(6)) and trace.arrays["num_samples"].tolist() == [16] * 6
     assert trace.layout.activations == ["(input)", "0", "1", "2", "(output)"]
     assert (tmp_path / "runs/a/twins/2/output.txt").read_text() == done.stdout
-    found = compare_folders(tmp_path / "runs/a", tmp_path / "runs/a/twins/1")
-    assert (found.verdict, found.calibrated) == ("equivalent", True)
+    twins = [Trace.load(tmp_path / "runs/a/twins" / number) for number in ("1", "2")]
+    assert judge_traces(trace, twins[0], NoiseFloor(trace, twins), 16.0).verdict == "equivalent"
     kept = json.loads((tmp_path / "runs/a/run.json").read_text())
     assert (kept["steps"], kept["stopped"], kept["twins"], kept["model"]) == (6, True, 2, "Sequential")
     assert list((tmp_path / "runs").iterdir()) == [tmp_path / "runs/a"]

@@ -14,7 +14,7 @@ from trainparity.parity.noise.floor import NOTHING_ELSE, Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
 from trainparity.parity.noise.twins import seen_as
-from trainparity.parity.noise.widened import Widened
+from trainparity.parity.noise.widened import Widened, parted
 from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.signs import signs_used
 from trainparity.parity.recording.trace import Trace
@@ -50,6 +50,7 @@ class _Kinks:
         self.apart = {kind: distances(left, right, kind) for kind in _SEEN}
         self.moved = torch.zeros_like(self.apart["start"][:, -1:])
         """How far apart gradients are for the weights that kinks have parted: [T, 1]."""
+        self._parted = parted(left, right, floor["gradient"])
         self.margin = margin_of(left.layout, MARGIN)
         self._floor, self._left, self._right = floor, left, right
         self._numbers = left.arrays["activation/numbers"].double()
@@ -60,17 +61,17 @@ class _Kinks:
             self._look_at(window)
 
     def _look_at(self, window: slice) -> None:
-        goes_on, parted, places = {*self._left.layout.rows_that_go_on()}, False, list[frozenset[int]]()
+        goes_on, met, places = {*self._left.layout.rows_that_go_on()}, False, list[frozenset[int]]()
         for row in range(window.start, window.stop):
-            if parted:
-                self.moved[row] = _FURTHER * self.apart["start"][row, -1]
+            if met:
+                self.moved[row] = _FURTHER * self._parted[row]
             if not bool(self._beyond("gradient", row).any()):
                 continue
             again = row + 1 in goes_on and bool(self._gradient(row + 1) <= self._gradient(row) / _FALLS)
             if not self._may_be_kink(row) or not (row in goes_on or again or self._shows_few(row)):
                 return
             self.rows.append(row)
-            parted, places = True, [*places, self._places(row)]
+            met, places = True, [*places, self._places(row)]
             if _is_one_unit(places):  # which is no chance
                 del self.rows[-len(places) :]
                 return

@@ -10,7 +10,7 @@ from trainparity.parity.noise.distance import norms
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import before_each_step, in_lengths, turned
 from trainparity.parity.recording.signs import MEAN_LENGTH, signs_used
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.recording.trace import Layout, Trace
 
 
 def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tensor:
@@ -58,6 +58,7 @@ def of_one_sided_means(reference: Trace, given_back: Tensor) -> Tensor:
     if is_coarse(layout):
         return floor
     parts = _ONE_SIDE / margin_of(layout, MARGIN)
+    given_back = given_back.clamp(max=_OF_MEANS * layout.unit_roundoff)  # a twin's kink is no mean's rounding
     for place, column, rows, longer in before_batchnorms(reference):
         floor[:, place] = parts * given_back[:, column] * rows.clamp(min=1).sqrt() * longer.clamp(min=1)
     return floor.nan_to_num(0.0, posinf=0.0)  # all together lie within what twins show: 5 floors were seen
@@ -70,7 +71,7 @@ def before_batchnorms(reference: Trace) -> Iterator[tuple[int, int, Tensor, Tens
     and how many times longer their terms are than their sum: [T], or 1 of matrices.
     """
     layout = reference.layout
-    means = [place for place, name in enumerate(layout.activations) if "BatchNorm" in layout.modules.get(name, "")]
+    means = [place for place, name in enumerate(layout.activations) if is_batchnorm(layout, name)]
     if not means:
         return
     lengths, every = norms(reference, "gradient"), _terms(reference)
@@ -80,6 +81,11 @@ def before_batchnorms(reference: Trace) -> Iterator[tuple[int, int, Tensor, Tens
             continue
         rows = reference.arrays["activation/numbers"][:, column].double() / shape[0]
         yield place, column, rows, every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
+
+
+def is_batchnorm(layout: Layout, name: str) -> bool:
+    """Tell whether a module is one, of any number of dimensions, by its class."""
+    return "BatchNorm" in layout.modules.get(name, "")
 
 
 def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
@@ -144,6 +150,9 @@ def _terms(reference: Trace) -> Tensor:
 
 _ONE_SIDE = 4
 """Floors of what comes back that may lie on one side, whatever the margin is; 3 were seen."""
+
+_OF_MEANS = 64
+"""Unit roundoffs that a mean moves what comes back by at most; 18 were seen."""
 
 _MANY = 256
 """Terms of a sum from which on it rounds as their root: of 1024, sums in another order lay 12 such roots off."""

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import before_batchnorms
-from trainparity.parity.noise.distance import Compared, distances, norms
+from trainparity.parity.noise.cancelling_biases import before_batchnorms, is_batchnorm, of_means_behind
+from trainparity.parity.noise.distance import Compared, norms
 from trainparity.parity.noise.floor import Floor, running_maximum
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.normalisation import amplified, before_each_step, decomposed, in_lengths, passed_on
-from trainparity.parity.noise.widened import Widened
+from trainparity.parity.noise.widened import Widened, parted
 from trainparity.parity.recording.conditions import MEMORY_FORMAT
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.recording.trace import Layout, Trace
 
 
 def in_other_layout(left: Trace, right: Trace, floor: Floor) -> Floor:
@@ -47,7 +47,18 @@ _LAST_PLACES = 4
 """Last places, for each row, that a mean over rows rounds by at most; 1 was seen, of 16,384 rows."""
 
 _FURTHER = 4
-"""Times that gradients are further apart than all weights together, once these have parted."""
+"""Times that gradients are further apart, at most, than all weights together, once these have parted."""
+
+
+def _not_behind(layout: Layout) -> Tensor:
+    """Return the parameters up to the last BatchNorm, and all together: bool [P + 1].
+
+    A layer behind that is given what twins show, and tells of the loss.
+    """
+    last = max(place for place, name in enumerate(layout.activations) if is_batchnorm(layout, name))
+    modules = (name.rpartition(".")[0] for name in layout.parameters)
+    up_to = [name not in layout.activations or layout.activations.index(name) <= last for name in modules]
+    return torch.tensor([*up_to, True])
 
 
 class _InOtherLayout(Widened):
@@ -55,13 +66,15 @@ class _InOtherLayout(Widened):
 
     def __init__(self, reference: Trace, right: Trace, floor: Floor, means: Tensor) -> None:
         super().__init__(reference, floor)
-        self._moved = _FURTHER * distances(reference, right, "start")[:, -1:]
-        self._gradient = torch.maximum(means, self._moved)
+        self._moved = _FURTHER * parted(reference, right, floor["gradient"])
+        self._gradient = torch.where(_not_behind(reference.layout), torch.maximum(means, self._moved), 0.0)
 
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
         if kind == "gradient":
             return torch.maximum(floor, self._gradient)
-        if kind == "activation" or kind == "activation_gradient" or kind == "buffer":
+        if kind == "buffer":
+            return torch.maximum(floor, of_means_behind(self._reference, self["weight"]).clamp(min=self._moved))
+        if kind == "activation" or kind == "activation_gradient":
             return torch.maximum(floor, self._moved)
         if kind == "start":
             return torch.maximum(floor, before_each_step(self._reference, self["weight"]))

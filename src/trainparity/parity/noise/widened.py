@@ -2,11 +2,25 @@
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Compared
-from trainparity.parity.noise.floor import Floor
+from trainparity.parity.noise.distance import Compared, distances, norms
+from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
 from trainparity.parity.recording.trace import Trace
+
+
+def parted(reference: Trace, right: Trace, gradient: Tensor) -> Tensor:
+    """Return how far apart the weights are that two runs' steps start from, all together: float64 [T, 1].
+
+    Without those that rounding alone moves, by the floor of their gradients [T, P + 1]: as a bias in front of a
+    BatchNorm, of which nothing is made.
+    """
+    lengths, apart = norms(reference, "start").double(), distances(reference, right, "start")[:, :-1]
+    still = (gradient[:, :-1] >= NOTHING_ELSE).any(0)
+    moved = torch.linalg.vector_norm((apart * lengths).masked_fill(still, 0.0), dim=1, keepdim=True)
+    found: Tensor = moved / torch.linalg.vector_norm(lengths, dim=1, keepdim=True)
+    return found.nan_to_num(0.0, posinf=0.0)
 
 
 class Widened(ABC):
