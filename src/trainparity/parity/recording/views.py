@@ -61,7 +61,7 @@ class Views:
     def _fitting(self, values: Any) -> Iterator[Tensor]:
         """Yield the tensors that may be views, or hold them: such as have rows here, which a shard's do not all."""
         for tensor in tensors(values):
-            if self._one in (None, tensor.shape[1:]) and tensor.ndim > 0 and in_memory(tensor):
+            if in_memory(tensor) and tensor.ndim > 0 and self._one in (None, tensor.shape[1:]):  # a nested one has none
                 yield tensor
 
     def let_go(self) -> None:
