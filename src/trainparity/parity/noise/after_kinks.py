@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, sketches
-from trainparity.parity.noise.floor import NOTHING_ELSE, Floor, running_maximum
+from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
-from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
+from trainparity.parity.noise.turned_units import OF_ONE, is_of_few, is_one_unit
 from trainparity.parity.noise.twins import seen_as
-from trainparity.parity.noise.widened import Widened, parted
+from trainparity.parity.noise.widened import FURTHER, AfterParting, parted
 from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.signs import signs_used
 from trainparity.parity.recording.trace import Trace
@@ -64,7 +64,7 @@ class _Kinks:
         goes_on, met, places = {*self._left.layout.rows_that_go_on()}, False, list[frozenset[int]]()
         for row in range(window.start, window.stop):
             if met:
-                self.moved[row] = _FURTHER * self._parted[row]
+                self.moved[row] = FURTHER * self._parted[row]
             if not bool(self._beyond("gradient", row).any()):
                 continue
             again = row + 1 in goes_on and bool(self._gradient(row + 1) <= self._gradient(row) / _FALLS)
@@ -72,7 +72,7 @@ class _Kinks:
                 return
             self.rows.append(row)
             met, places = True, [*places, self._places(row)]
-            if _is_one_unit(places):  # which is no chance
+            if is_one_unit(places):  # which is no chance
                 del self.rows[-len(places) :]
                 return
 
@@ -125,7 +125,7 @@ class _Kinks:
         place = int(back.nonzero()[-1])
         seen = kind == "activation_gradient" and not self._ends[place]  # a loss turns for a whole sample
         rest = self._allowed(kind, row)[place] * torch.linalg.vector_norm(whole)
-        if seen and not _is_of_few(differs, self._signs(row, place), self._turned(row, place), float(rest)):
+        if seen and not is_of_few(differs, self._signs(row, place), self._turned(row, place), float(rest)):
             return False
         units = self._numbers[row][back if kind == "activation_gradient" else slice(None)]
         part = _OF_A_UNIT * (_OF_A_MAXIMUM if seen else 1)
@@ -151,12 +151,12 @@ class _Kinks:
     def _shows_few(self, row: int) -> bool:
         """Tell whether units show, and no more than two of them turn."""
         differs, signs = self._arises(row)
-        return signs > 0 and _is_of_few(differs, signs, 0, 0.0)
+        return signs > 0 and is_of_few(differs, signs, 0, 0.0)
 
     def _places(self, row: int) -> frozenset[int]:
         """Return where, in a sketch, a unit has its numbers that what comes back differs by most; none of few units."""
         differs, signs = self._arises(row)
-        found = differs.abs().topk(_OF_ONE).indices.tolist() if signs else []
+        found = differs.abs().topk(OF_ONE).indices.tolist() if signs else []
         return frozenset(found)
 
     def _signs(self, row: int, place: int) -> int:
@@ -174,36 +174,10 @@ class _Kinks:
         return abs(left - right) <= self.margin * (self._left.layout.unit_roundoff + float(self.moved[row])) * abs(left)
 
 
-def _is_one_unit(places: list[frozenset[int]]) -> bool:
-    """Tell whether it is the same unit, by the places that its numbers have, in each of several steps."""
-    return len(places) >= _SEVERAL and all(len(each & places[0]) >= _SHARED for each in places)
-
-
-def _is_of_few(differs: Tensor, signs: int, turned: int, rest: float) -> bool:
-    """Tell whether a sketch [SKETCH] may be that of one unit, or two, and of those that turn for parted weights.
-
-    Args:
-        differs: The sketch, of which each unit has `signs` numbers, at random places and of random signs.
-        signs: So many.
-        turned: Units besides; no sketch tells so many of them that they fill half of it.
-        rest: How long what other numbers have may be: rounding, and what is of parted weights.
-    """
-    if signs == len(differs):  # of one unit all have one size, of two that are as large as each other half have none
-        return turned > 0 or float(differs.square().mean() ** 2 / differs.pow(4).mean()) >= _OF_ONE_SIZE
-    shown = _OF_TWO + turned * signs
-    squares = differs.square().sort(descending=True).values
-    beside = float(squares[shown:].sum())
-    return 2 * shown > len(differs) or beside <= max((1 - _NEARLY_ALL) * float(squares.sum()), rest**2)
-
-
-_BACK: tuple[Compared, ...] = ("activation_gradient", "gradient")
-_SEEN: tuple[Compared, ...] = ("start", "activation", *_BACK)
+_SEEN: tuple[Compared, ...] = ("start", "activation", "activation_gradient", "gradient")
 
 _FALLS = 4
 """Times that gradients are nearer again in the step after a kink, where that parts the weights by little."""
-
-_FURTHER = 4
-"""Times that gradients are further apart than all weights together, once these have parted."""
 
 _OF_A_UNIT = 8
 """Parts of the gradient of so many random terms that one of them makes, at most; 3.5 were seen."""
@@ -213,21 +187,6 @@ _OF_A_MAXIMUM = 2
 
 _LITTLE = 0.1
 """Part of a gradient up to which one unit may move it, however few there are."""
-
-_OF_ONE, _SHARED = 8, 6
-"""Numbers of a sketch that a unit has, and those that are among its largest again."""
-
-_SEVERAL = 3
-"""Steps, from the first that jumps, in which one unit alone turns only by a fault."""
-
-_OF_TWO = 2 * _OF_ONE
-"""Numbers of a sketch that two units have: so many turn in one module and step at most, before weights are parted."""
-
-_OF_ONE_SIZE = 0.45
-"""Square of a mean square by the mean fourth power: 1 of one size, 1/2 where half of them are zero, 1/3 of chance."""
-
-_NEARLY_ALL = 0.97
-"""Part of the square of a difference that these make up; a quarter of a sketch that is full has 0.7."""
 
 _ALONG = 0.5
 """Cosine of the angle to the gradient itself up to which a difference is one of few terms, not of a factor."""
@@ -239,25 +198,13 @@ _WITHIN = 4
 """Times the jump of a kink that is excused there, whatever the margin is."""
 
 
-class _AfterKinks(Widened):
+class _AfterKinks(AfterParting):
     """A floor that excuses kinks, and what they have made of later steps."""
 
     def __init__(self, reference: Trace, floor: Floor, kinks: _Kinks) -> None:
-        super().__init__(reference, floor)
         met = torch.zeros_like(kinks.moved)
         met[kinks.rows] = _WITHIN / kinks.margin
-        self._moved = kinks.moved
-        self._jumped = {kind: torch.maximum(met * kinks.apart[kind], kinks.moved) for kind in _BACK}
-
-    def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
-        if kind == "gradient" or kind == "activation_gradient":
-            return torch.maximum(floor, self._jumped[kind])
-        if kind == "activation" or kind == "buffer":
-            return torch.maximum(floor, self._moved)
-        if kind == "start":
-            return torch.maximum(floor, before_each_step(self._reference, self["weight"]))
-        # Momentum carries on what a kink has made.
-        gradient = running_maximum(self._reference, self._jumped["gradient"])
-        for made_of in (passed_on, amplified):
-            floor = torch.maximum(floor, made_of(self._reference, kind, gradient))
-        return floor
+        gradient, back = (
+            torch.maximum(met * kinks.apart[kind], kinks.moved) for kind in ("gradient", "activation_gradient")
+        )
+        super().__init__(reference, floor, gradient, back, kinks.moved)

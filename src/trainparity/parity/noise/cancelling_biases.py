@@ -71,21 +71,22 @@ def before_batchnorms(reference: Trace) -> Iterator[tuple[int, int, Tensor, Tens
     and how many times longer their terms are than their sum: [T], or 1 of matrices.
     """
     layout = reference.layout
-    means = [place for place, name in enumerate(layout.activations) if is_batchnorm(layout, name)]
-    if not means:
+    last = last_batchnorm(layout)
+    if last < 0:
         return
     lengths, every = norms(reference, "gradient"), _terms(reference)
     for place, (name, shape) in enumerate(layout.parameters.items()):
         module = name.rpartition(".")[0]
-        if module not in layout.activations or not shape or (column := layout.activations.index(module)) >= means[-1]:
+        if module not in layout.activations or not shape or (column := layout.activations.index(module)) >= last:
             continue
         rows = reference.arrays["activation/numbers"][:, column].double() / shape[0]
         yield place, column, rows, every[:, column] / lengths[:, place] if len(shape) == 1 else torch.ones(())
 
 
-def is_batchnorm(layout: Layout, name: str) -> bool:
-    """Tell whether a module is one, of any number of dimensions, by its class."""
-    return "BatchNorm" in layout.modules.get(name, "")
+def last_batchnorm(layout: Layout) -> int:
+    """Return the place of the last one among the activations, by its class; -1: there is none."""
+    found = (place for place, name in enumerate(layout.activations) if "BatchNorm" in layout.modules.get(name, ""))
+    return max(found, default=-1)
 
 
 def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.cancelling_biases import before_batchnorms, is_batchnorm, of_means_behind
+from trainparity.parity.noise.cancelling_biases import before_batchnorms, last_batchnorm, of_means_behind
 from trainparity.parity.noise.distance import Compared, norms
-from trainparity.parity.noise.floor import Floor, running_maximum
+from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
-from trainparity.parity.noise.normalisation import amplified, before_each_step, decomposed, in_lengths, passed_on
-from trainparity.parity.noise.widened import Widened, parted
+from trainparity.parity.noise.normalisation import decomposed, in_lengths
+from trainparity.parity.noise.widened import FURTHER, AfterParting, parted
 from trainparity.parity.recording.conditions import MEMORY_FORMAT
 from trainparity.parity.recording.trace import Layout, Trace
 
@@ -46,39 +46,27 @@ def _of_long_means(reference: Trace) -> Tensor:
 _LAST_PLACES = 4
 """Last places, for each row, that a mean over rows rounds by at most; 1 was seen, of 16,384 rows."""
 
-_FURTHER = 4
-"""Times that gradients are further apart, at most, than all weights together, once these have parted."""
-
 
 def _not_behind(layout: Layout) -> Tensor:
     """Return the parameters up to the last BatchNorm, and all together: bool [P + 1].
 
     A layer behind that is given what twins show, and tells of the loss.
     """
-    last = max(place for place, name in enumerate(layout.activations) if is_batchnorm(layout, name))
+    last = last_batchnorm(layout)
     modules = (name.rpartition(".")[0] for name in layout.parameters)
     up_to = [name not in layout.activations or layout.activations.index(name) <= last for name in modules]
     return torch.tensor([*up_to, True])
 
 
-class _InOtherLayout(Widened):
+class _InOtherLayout(AfterParting):
     """A floor that excuses what long means are apart, and what this makes of later steps."""
 
     def __init__(self, reference: Trace, right: Trace, floor: Floor, means: Tensor) -> None:
-        super().__init__(reference, floor)
-        self._moved = _FURTHER * parted(reference, right, floor["gradient"])
-        self._gradient = torch.where(_not_behind(reference.layout), torch.maximum(means, self._moved), 0.0)
+        moved = FURTHER * parted(reference, right, floor["gradient"])
+        gradient = torch.where(_not_behind(reference.layout), torch.maximum(means, moved), 0.0)
+        super().__init__(reference, floor, gradient, moved, moved)
 
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
-        if kind == "gradient":
-            return torch.maximum(floor, self._gradient)
         if kind == "buffer":
-            return torch.maximum(floor, of_means_behind(self._reference, self["weight"]).clamp(min=self._moved))
-        if kind == "activation" or kind == "activation_gradient":
-            return torch.maximum(floor, self._moved)
-        if kind == "start":
-            return torch.maximum(floor, before_each_step(self._reference, self["weight"]))
-        gradient = running_maximum(self._reference, self._gradient)
-        for made_of in (passed_on, amplified):
-            floor = torch.maximum(floor, made_of(self._reference, kind, gradient))
-        return floor
+            floor = torch.maximum(floor, of_means_behind(self._reference, self["weight"]))
+        return super()._widen(kind, floor)

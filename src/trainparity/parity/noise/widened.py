@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, distances, norms
-from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
+from trainparity.parity.noise.floor import NOTHING_ELSE, Floor, running_maximum
+from trainparity.parity.noise.normalisation import amplified, before_each_step, passed_on
 from trainparity.parity.recording.trace import Trace
 
 
@@ -47,3 +48,32 @@ class Widened(ABC):
 
     @abstractmethod
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor: ...
+
+
+FURTHER = 4
+"""Times that gradients are further apart than all weights together, once these have parted."""
+
+
+class AfterParting(Widened):
+    """A floor that excuses what gradients are apart, and what this makes of later steps."""
+
+    def __init__(self, reference: Trace, floor: Floor, gradient: Tensor, back: Tensor, moved: Tensor) -> None:
+        """Take how far apart gradients are, what comes back to modules, and the rest: float64 [T, 1 or as a floor's].
+
+        The rest is what modules return, and buffers, for weights that have parted.
+        """
+        super().__init__(reference, floor)
+        self._gradient, self._back, self._moved = gradient, back, moved
+
+    def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
+        if kind == "gradient" or kind == "activation_gradient":
+            return torch.maximum(floor, self._gradient if kind == "gradient" else self._back)
+        if kind == "activation" or kind == "buffer":
+            return torch.maximum(floor, self._moved)
+        if kind == "start":
+            return torch.maximum(floor, before_each_step(self._reference, self["weight"]))
+        # Momentum carries on what gradients were apart.
+        gradient = running_maximum(self._reference, self._gradient)
+        for made_of in (passed_on, amplified):
+            floor = torch.maximum(floor, made_of(self._reference, kind, gradient))
+        return floor
