@@ -64,6 +64,29 @@ def test_a_signal_while_a_command_is_imported_is_said_in_one_line(number: int, a
     assert len(done.stderr.splitlines()) == 1 and signal.Signals(number).name in done.stderr
 
 
+SIGNALLED_BEFORE_THE_COMMAND = """
+import os, sys
+from typer.core import TyperGroup
+
+from trainparity.__main__ import main
+
+def signalled(*arguments, plain=TyperGroup.parse_args):
+    os.kill(os.getpid(), {number})
+    return plain(*arguments)
+
+TyperGroup.parse_args = signalled
+sys.argv = ["trainparity", "--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_arguments_are_read_is_said_in_one_line(number: int) -> None:
+    program = SIGNALLED_BEFORE_THE_COMMAND.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, f"stopped by {signal.Signals(number).name}\n"), done
+
+
 @pytest.mark.parametrize("returned", [None, 0, 1, 2])
 def test_what_the_work_returns_is_the_code(returned: int | None) -> None:
     assert exit_code(lambda: returned) == (returned or 0)

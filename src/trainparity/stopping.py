@@ -15,7 +15,10 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command: its user's, a service's, and that of a terminal that is closed."""
 
 _AGAIN_S = 0.1
-_LONGEST_IMPORT_S = 20.0
+_LONGEST_WAIT_S = 20.0
+
+_STARTS = (("subprocess.py", "_execute_child"), ("multiprocessing/process.py", "start"))
+"""Functions that start a process: ends of their files, and names."""
 
 
 def handle_stops(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
@@ -64,9 +67,10 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 class _Stop:
-    """A signal's handler that raises, but not within an import: torch's modules catch everything here and there.
+    """A signal's handler that raises, but neither within an import nor while a process is started.
 
-    Of 60 signals, at any time of a stage's start, two were lost to a bare `except` in what it imported.
+    torch's modules catch everything here and there: of 60 signals, at any time of a stage's start, two were lost to a
+    bare `except` in what it imported. And a process whose starter raised runs without anybody who knows of it.
     """
 
     def __init__(self) -> None:
@@ -86,7 +90,7 @@ class _Stop:
             self._again.cancel()
         self._number = number
         self._first = self._first or time.monotonic()
-        if _imports(frame) and time.monotonic() - self._first < _LONGEST_IMPORT_S:
+        if _imports_or_starts(frame) and time.monotonic() - self._first < _LONGEST_WAIT_S:
             self._again = threading.Timer(_AGAIN_S, os.kill, [os.getpid(), number])
             self._again.daemon = True
             with suppress(RuntimeError):  # where no more threads are allowed
@@ -100,7 +104,10 @@ class _Stop:
         raise StoppedBySignal(self._number, then="")
 
 
-def _imports(frame: FrameType | None) -> bool:
-    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+def _imports_or_starts(frame: FrameType | None) -> bool:
+    while frame:
+        file, function = frame.f_code.co_filename, frame.f_code.co_name
+        if file == "<frozen importlib._bootstrap>" or any(file.endswith(of) and function == by for of, by in _STARTS):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False

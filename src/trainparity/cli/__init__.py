@@ -29,5 +29,7 @@ def main() -> None:
     try:
         app(prog_name="trainparity")  # also of `python -m trainparity.cli`: completion and help are for this name
     except SystemExit as end:
+        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+            raise end.__context__.__cause__ from None  # of which typer, before a command begins, says nothing
         # typer ends with 1 where the reader has left, which is a verdict's
         leave(128 + signal.SIGPIPE if isinstance(end.__context__, BrokenPipeError) else end.code)
