@@ -165,6 +165,12 @@ def constant(by: float) -> dict[str, Any]:
     return {**BOOK, "buffer__sketch": TABLE * (1 + by), "buffer__norm": norm, "buffer__digest": digest}
 
 
+COMPILED: dict[str, Any] = {
+    "layout": {**COARSE["layout"], "activations": [ACTIVATIONS[0], ACTIVATIONS[-1]]},
+    **{f"activation__{key}": trace().arrays[f"activation/{key}"][:, [0, -1]] for key in ("sketch", "numbers")},
+    "activation_gradient__sketch": 0 * trace().arrays["activation/sketch"][:, [0, -1]],
+}
+"""Shows nothing inside, and its loss is made there."""
 HALF: dict[str, Any] = {"layout": {"precision": "fp16"}}
 BOTH_MADE = {"rank__micro": trace(parts=2).arrays["rank/micro"]}
 """What two backward passes made, whatever is left of it."""
@@ -418,6 +424,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": scaled(0.6), "given_back": dict.fromkeys(BACK, 0.1)}),
         ({}, {"weights": (-1.0,)}),
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}, "rank__loss": ones(T, 1, value=1.01)}),
+        (COARSE, {**COMPILED, "gradients": scaled(1.001), "rank__loss": ones(T, 1, value=1.01)}),
     ],
     "backward": [
         ({}, {"gradients": OFF, "given_back": {"a": 0.1}}), ({}, {"weights": (0.94,), **GIVEN_THE_SAME}),

@@ -69,19 +69,23 @@ def test_a_fault_is_seen(how: str, tmp_path: Path) -> None:
 class LanguageModel(nn.Module):
     """Returns its outputs and their loss, as minGPT's and nanoGPT's: compiled, no gradient of the outputs is seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, smoothing: float) -> None:
         super().__init__()
         self.embed, self.body, self.head = nn.Embedding(10, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+        self.smoothing = smoothing
 
     def forward(self, tokens: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self.head(torch.tanh(self.body(self.embed(tokens))))
-        return outputs, cross_entropy(outputs.flatten(0, 1), wanted.flatten())
+        loss = cross_entropy(outputs.flatten(0, 1), wanted.flatten(), label_smoothing=self.smoothing)
+        return outputs, loss
 
 
-def train_language_model(compiled: bool, parts: int, turned: bool, folder: Path, twin: int) -> None:
+def train_language_model(
+    compiled: bool, parts: int, turned: bool, folder: Path, twin: int, *, smoothing: float = 0.0, times: float = 1.0
+) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()
-    model: Any = LanguageModel()
+    model: Any = LanguageModel(smoothing)
     called = torch.compile(model, backend="aot_eager") if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with trainparity.record(called, optimizer, folder, twin=twin, interval=1):
@@ -90,7 +94,7 @@ def train_language_model(compiled: bool, parts: int, turned: bool, folder: Path,
             for tokens in torch.randint(10, (16, 9)).chunk(parts):
                 with torch.autocast("cpu", torch.bfloat16):
                     _, loss = called(tokens[:, :-1], tokens[:, :-1] if turned else tokens[:, 1:])
-                (loss / parts).backward()
+                (times * loss / parts).backward()
             optimizer.step()
 
 
@@ -101,6 +105,18 @@ def test_a_loss_made_inside_of_what_one_run_compiles_is_no_detach(compiled: tupl
     assert verdict.verdict == "equivalent", verdict.explanation
     test(4, True, tmp_path / "wrong", 0)
     assert compare_folders(tmp_path / "reference", tmp_path / "wrong").verdict == "different"
+
+
+@pytest.mark.parametrize("fault", [{"smoothing": 0.05}, {"times": 1.01}], ids=str)
+@pytest.mark.parametrize("compiled", [(False, True), (True, False)], ids=["test", "reference"])
+def test_another_value_of_a_loss_made_inside_of_what_one_run_compiles_is_seen(
+    compiled: tuple[bool, bool], fault: dict[str, float], tmp_path: Path
+) -> None:
+    """No gradient of the outputs is seen there, and the weights' are within the margin of bf16."""
+    reference, test = (partial(train_language_model, which) for which in compiled)
+    verdict = compared(partial(reference, 1, False), partial(test, 4, False, **fault), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "loss-or-targets"), verdict.explanation
+    assert "twins' differ by" in str(verdict.explanation)
 
 
 class Tables(nn.Module):

@@ -110,6 +110,7 @@ RULES: tuple[Rule, ...] = (
     penalties.taken_by_the_loss,
     penalties.gradients_penalised,
     targets.other_value,
+    targets.other_value_compiled,
     forward.hidden_inside,
     backward.backward,
     by_hand.changed_by_hand,

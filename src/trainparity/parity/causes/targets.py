@@ -17,7 +17,7 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import made
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.fitting import fit
-from trainparity.parity.steps.hidden_passes import given_otherwise
+from trainparity.parity.steps.hidden_passes import given_otherwise, other_loss_beside
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
@@ -104,6 +104,27 @@ def _one_term(difference: Difference) -> tuple[float, list[str], list[str]] | No
 
 _TERM_LEFT_OVER = 1e-3
 """Part of a term's gradient that may be left over where one number explains it."""
+
+
+@rule(
+    "loss-or-targets",
+    "loss",
+    proof="the model returns the same, one run compiles it together with its loss, whose gradient by that is not seen, "
+    "and the loss has another value, by more than twins' losses differ",
+    advice="compare the loss that the model itself makes: label smoothing, weights of its terms, its reduction",
+)
+def other_value_compiled(difference: Difference) -> Finding | None:
+    """A loss made inside of what one run compiles has another value, and nothing else shows it."""
+    if not other_loss_beside(difference):
+        return None
+    values = [float(loss.mean()) for loss in difference.at("rank/loss")]
+    floor = exact(float(difference.floor.losses[difference.row]), 2)
+    return Finding(
+        f"the model returns the same in both runs, and the loss that it makes of that is {exact(values[0], 6)} in "
+        f"{difference.runs[0]} and {exact(values[1], 6)} in {difference.runs[1]}, where twins' differ by {floor} of it "
+        "at most: another loss function, other targets, or a term of it weighs otherwise",
+        {"loss": values, "equal": EQUAL},
+    )
 
 
 @rule(

@@ -36,6 +36,7 @@ class AnalyticFloor:
 
     def __init__(self, reference: Trace) -> None:
         self.reference = reference
+        self.losses = torch.full((len(reference.layout.steps),), torch.inf, dtype=torch.float64)
         self._floors: dict[Compared, Tensor] = {}
 
     def __getitem__(self, kind: Compared) -> Tensor:

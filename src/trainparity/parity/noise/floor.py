@@ -38,6 +38,8 @@ class Floor(Protocol):
     """Of a model that makes some those that it is given from outside, as all twins have them; empty where all keep."""
     flaw: str | None
     """Why the floor cannot excuse a distance everywhere: the first place where a twin is not finite, or lost."""
+    losses: Tensor
+    """By which part of it a step's loss may have another value: float64 [T]; infinite where nobody has measured it."""
 
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
@@ -69,6 +71,7 @@ class NoiseFloor:
         self.flaw: str | None = of_another_run(reference, twins)
         self.same_samples = all(torch.equal(reference.arrays["samples"], twin.arrays["samples"]) for twin in twins)
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
+        self.losses = _of_losses(reference, twins)
         self._floors: dict[Compared, Tensor] = {}
         self._of_biases = of_cancelling_biases(reference)
         self._noisy = torch.stack([(norms(twin, "gradient") != 0).any(0) for twin in twins]).any(0)
@@ -168,9 +171,23 @@ class NoiseFloor:
         return torch.minimum(floor[:, -1], ratio(rest, own[:, -1]))
 
 
+def losses_of(trace: Trace) -> Tensor:
+    """Return the loss of each step, the mean over ranks: float64 [T]; NaN where it was not recorded."""
+    if "rank/loss" not in trace.arrays:
+        return torch.full((len(trace.layout.steps),), torch.nan, dtype=torch.float64)
+    return trace.arrays["rank/loss"].double().flatten(1).mean(1)
+
+
 def _or_all(lengths: Tensor) -> Tensor:
     """Return what distances are relative to, of lengths [T, P + 1]: a tensor's own, or that of all where it is zero."""
     return torch.where(lengths[:, :-1] > 0, lengths[:, :-1], lengths[:, -1:])
+
+
+def _of_losses(reference: Trace, twins: Sequence[Trace]) -> Tensor:
+    """Return by which part of the reference's the losses of twins are another: float64 [T]; infinite: not recorded."""
+    losses = [losses_of(trace) for trace in (reference, *twins)]
+    apart = torch.stack([(theirs - losses[0]).abs() / losses[0].abs() for theirs in losses[1:]]).amax(0)
+    return running_maximum(reference, apart.nan_to_num(torch.inf))
 
 
 def _kept_samples(*traces: Trace) -> frozenset[int]:

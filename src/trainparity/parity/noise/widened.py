@@ -30,7 +30,7 @@ class Widened(ABC):
     def __init__(self, reference: Trace, floor: Floor) -> None:
         self._reference, self._floor = reference, floor
         self.calibrated, self.same_samples = floor.calibrated, floor.same_samples
-        self.kept_samples, self.flaw = floor.kept_samples, floor.flaw
+        self.kept_samples, self.flaw, self.losses = floor.kept_samples, floor.flaw, floor.losses
         self._floors: dict[Compared, Tensor] = {}
 
     def __getitem__(self, kind: Compared) -> Tensor:

@@ -85,7 +85,7 @@ class Chain:
         given_back = gradients.in_both()
         one_sided = gradients.in_one()
         judged = [name for name in outputs if name in given_back]
-        if not judged and (given_back[-1:] or _is_blind_in_one(step)):
+        if not judged and (given_back[-1:] or is_blind_in_one(step)):
             judged = given_back[-1:]  # in one run at least the loss is made inside, of the last output there
             one_sided = [name for name in one_sided if name not in outputs]
         if not set(outputs) <= set(names):
@@ -180,7 +180,7 @@ def _same(alike: bool) -> float:
     return 0.0 if alike else SUMMED_OTHERWISE
 
 
-def _is_blind_in_one(step: StepPair) -> bool:
+def is_blind_in_one(step: StepPair) -> bool:
     """Tell whether one run alone, which is compiled, shows nothing inside: there a loss made inside is not seen."""
     seen = [bool(inside(trace.layout.activations)) for trace in step.traces]
     return seen[0] != seen[1]

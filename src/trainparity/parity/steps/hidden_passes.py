@@ -13,7 +13,7 @@ from trainparity.parity.noise.distance import times
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made
 from trainparity.parity.steps.after_backward import kept_after_backward
-from trainparity.parity.steps.chain import REROUNDED, ROUNDED
+from trainparity.parity.steps.chain import REROUNDED, ROUNDED, is_blind_in_one
 from trainparity.parity.steps.chained_step import ChainedStep
 from trainparity.parity.steps.comparable_rows import passed_alike
 from trainparity.parity.steps.other_arithmetic import has_weights
@@ -40,7 +40,7 @@ def passes_part(step: ChainedStep) -> bool:
     scaled = scaled_and_back(step)
     other_size = step.of_other_size
     given = [] if scaled else [name for name in chain.given_otherwise if name not in other_size]
-    other_loss = not scaled and other_loss_of_same_bits(step)
+    other_loss = not scaled and (other_loss_of_same_bits(step) or other_loss_beside(step))
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
@@ -166,10 +166,26 @@ def other_loss_of_same_bits(step: ChainedStep) -> bool:
     return apart > _OTHER_TERM and _more_than_another_form(step)
 
 
+def other_loss_beside(step: ChainedStep) -> bool:
+    """Tell whether a loss that one run compiles with its model, and shows no gradient of, has another value.
+
+    Of equal weights, further than twins' losses, which start from moved ones: compiled models made it 1 % as far. One
+    that is a plain multiple, and that no gradient shows, is taken out of these again.
+    """
+    chain, apart = step.chain, _losses_apart(step)
+    if chain.judged or not is_blind_in_one(step) or not chain.outputs_agree or chain.touched or step.distance("start"):
+        return False
+    return max(_OTHER_TERM, float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
+
+
 def _loss_apart(step: ChainedStep) -> float:
     """Return by which part of it the loss of modules that return the same bits has another value; 0: it is unknown."""
+    return _losses_apart(step) if step.chain.loss_is_exact else 0.0
+
+
+def _losses_apart(step: ChainedStep) -> float:
     losses = step.pair("rank/loss")
-    if losses is None or not step.chain.loss_is_exact:
+    if losses is None:
         return 0.0
     ours, theirs = (float(loss.mean()) for loss in losses)
     return abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
@@ -210,6 +226,9 @@ _OTHER_VALUE = 1e-5
 
 _OTHER_TERM = 1e-4
 """The same where the term that differs may be computed inside of the model, in its format."""
+
+_TAKEN_OUT = 0.1
+"""Part of a loss from which on another value of it shows in gradients, if it is in these."""
 
 _AS_SCALED = 0.01
 """Part by which the factor of an outputs' gradient may be off what the loop multiplies gradients by, for rounding."""
