@@ -117,18 +117,22 @@ def test_another_second_view_is_seen_in_any_cut(parts: int, coarse: bool, tmp_pa
 
 
 class Flip(nn.Module):
-    """Makes a second view."""
+    """Makes a second view, of the samples' format or of autocast's."""
+
+    def __init__(self, coarse: bool) -> None:
+        super().__init__()
+        self.register_buffer("mixed", 0.9 * torch.eye(8).flip(1) if coarse else None)
 
     def forward(self, samples: Tensor) -> Tensor:
-        return 0.9 * samples.flip(1)
+        return 0.9 * samples.flip(1) if self.mixed is None else samples @ self.mixed
 
 
 class MakesViews(nn.Module):
     """Makes views of what it is given by modules, and pulls them together in one batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, coarse: bool) -> None:
         super().__init__()
-        self.first, self.second = nn.Identity(), Flip()
+        self.first, self.second = nn.Identity(), Flip(coarse)
         self.encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
 
     def forward(self, samples: Tensor) -> Tensor:
@@ -137,9 +141,9 @@ class MakesViews(nn.Module):
         return mse_loss(one, two.detach() + 1)
 
 
-def train_on_made_views(parts: int, folder: Path, twin: int) -> None:
+def train_on_made_views(coarse: bool, parts: int, folder: Path, twin: int) -> None:
     torch.manual_seed(0)
-    model = MakesViews()
+    model = MakesViews(coarse)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for samples in torch.randn(4, 16, 8, generator=torch.Generator().manual_seed(1)):
@@ -151,8 +155,11 @@ def train_on_made_views(parts: int, folder: Path, twin: int) -> None:
             optimizer.step()
 
 
-def test_views_that_modules_make_lie_one_after_the_other_in_any_cut(tmp_path: Path) -> None:
-    verdict = compared(partial(train_on_made_views, 1), partial(train_on_made_views, 4), tmp_path)
+@pytest.mark.parametrize("coarse", [False, True])
+def test_views_that_modules_make_lie_one_after_the_other_in_any_cut(coarse: bool, tmp_path: Path) -> None:
+    """One of which a product makes, in bf16, beside the samples in fp32."""
+    reference, test = (partial(train_on_made_views, coarse, parts) for parts in (1, 4))
+    verdict = compared(reference, test, tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
 
 

@@ -79,7 +79,7 @@ class Views:
         """Tell whether a tensor is so many of one shape, one after the other in some order."""
         each, rest = divmod(tensor.shape[0], count)
         single = self._single.get(torch.Size([each, *tensor.shape[1:]]), [])
-        alike = [one for one in single if (one.device, one.dtype) == (tensor.device, tensor.dtype)]
+        alike = [one.to(tensor.dtype) for one in single if one.device == tensor.device]  # a batch has the widest format
         return not rest and all(any(torch.equal(part, one) for one in alike) for part in tensor.chunk(count))
 
 
