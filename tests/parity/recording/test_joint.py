@@ -1,6 +1,7 @@
 """Several optimizers that make one step together, as where backward makes the updates, are judged as one."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import trainparity
+from tests.support.against_twins import compared
 from trainparity.parity.compare import compare_folders
 from trainparity.records.verdict import Verdict
 
@@ -81,6 +83,49 @@ def test_an_optimizer_for_each_parameter_is_the_same_training(tmp_path: Path, ot
     _one(tmp_path / "one", _adamw)
     other(tmp_path / "other", _adamw)
     assert _judged(tmp_path).verdict == "bitwise"
+
+
+def _clipped_one_by_one(
+    inside: bool, folder: Path, twin: int, *, limit: float = 0.03, fault: float = 1.0, by_hand: bool = False
+) -> None:
+    """Clip each parameter's gradient by itself, where it has come or after the backward pass."""
+    model = _net()
+    optimizers = {p: _adamw([p]) for p in model.parameters()}
+
+    def update(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad[0] *= fault
+        if by_hand:
+            parameter.grad.mul_((limit / (parameter.grad.norm() + 1e-6)).clamp(max=1.0))
+        else:
+            nn.utils.clip_grad_norm_([parameter], limit)
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    if inside:
+        for parameter in optimizers:
+            parameter.register_post_accumulate_grad_hook(update)
+    with trainparity.record(model, optimizers, folder, twin=twin, interval=1):
+        for batch in _batches():
+            model(batch).square().mean().backward()
+            if not inside:
+                for parameter in reversed([*optimizers]):
+                    update(parameter)
+
+
+@pytest.mark.parametrize("limit", [0.03, 1e9])
+@pytest.mark.parametrize("options", [{}, {"by_hand": True}, {"fault": 0.9}, {"limit": 0.02}], ids=str)
+def test_gradients_may_be_clipped_each_where_it_has_come(limit: float, options: dict[str, Any], tmp_path: Path) -> None:
+    reference = partial(_clipped_one_by_one, True, limit=limit)
+    for inside in (True, False):
+        found = compared(
+            reference, partial(_clipped_one_by_one, inside, **{"limit": limit, **options}), tmp_path / str(inside)
+        )
+        if options.keys() <= {"by_hand"}:
+            assert found.verdict in ("bitwise", "equivalent"), found.explanation
+        else:
+            assert found.verdict == "different", found
+            assert found.cause == ("backward" if "fault" in options else "clipping"), (found.cause, found.explanation)
 
 
 def test_another_rate_of_optimizers_that_backward_calls_is_a_difference(tmp_path: Path) -> None:

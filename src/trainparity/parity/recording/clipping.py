@@ -41,8 +41,8 @@ class ClippingHooks(intercept.Listener):
             concerned: Tells whether the optimizer updates any of some tensors: a loop may clip those of another one.
         """
         self._backwards, self._concerned = backwards, concerned
-        self.before: Callable[[], None] | None = None
-        """Looks at the gradients before they are clipped."""
+        self.before: Callable[[Sequence[Tensor]], None] | None = None
+        """Looks at the gradients before those of some tensors are clipped."""
         self.after: Callable[[], None] | None = None
         """Looks at them after that."""
         self.on_skipped: Callable[[], None] | None = None
@@ -76,7 +76,7 @@ class ClippingHooks(intercept.Listener):
         self._clipped_scaled |= self._scaled(lambda member: _holds_any(member, clipped))
         self._clips.append(_Clip(max_norm, float(full(total_norm)), self._backwards()))
         if self.before:
-            self.before()
+            self.before(clipped)
 
     @unseen
     def clipped(self, clipped: Sequence[Tensor]) -> None:

@@ -1,6 +1,7 @@
 """A step's gradients, read where they are: before they are clipped, and as the update is given them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -26,6 +27,18 @@ class Gradients:
         """Record a new step into its arrays."""
         self._arrays, self._mean = arrays, Snapshot(sketch)
         self._seen, self._backwards = False, 0
+        self._unclipped: dict[Tensor, Tensor] = {}
+        self._held_after = 0
+
+    def hold(self, parameters: Sequence[Tensor]) -> None:
+        """Keep gradients as they are before they are clipped, where others have been applied already.
+
+        Of several calls in a backward pass the first of each parameter, and none of an earlier pass.
+        """
+        if self._held_after != self._backward.count:
+            self._held_after, self._unclipped = self._backward.count, {}
+        new = (parameter for parameter in parameters if parameter not in self._unclipped)
+        self._unclipped |= {p: p.grad.detach().clone() for p in new if p.grad is not None}
 
     @property
     def outdated(self) -> bool:
@@ -53,6 +66,10 @@ class Gradients:
 
     def see_applied(self, *, again: bool) -> None:
         """Record what the update is given: its norms, and all of it if that is not what was seen before."""
+        if self._unclipped and self._held_after == self._backward.count:
+            with _in_place(self._unclipped):
+                self.see(again=True)
+            again = False
         if self.see(again=again):
             for arrays in filter(None, (self._arrays, self._mean)):
                 arrays["applied/norm"] = arrays[f"{GRADIENT}/norm"].clone()
@@ -78,3 +95,16 @@ class Gradients:
         alike = held_alike(self._parameters())
         for name, mean in self._mean.items():
             self._arrays[name] = torch.where(alike.view(-1, *[1] * (mean.ndim - 1)), mean, self._arrays[name])
+
+
+@contextmanager
+def _in_place(gradients: Mapping[Tensor, Tensor]) -> Iterator[None]:
+    """Give parameters other gradients meanwhile."""
+    before = [(parameter, parameter.grad) for parameter in gradients]
+    for parameter, gradient in gradients.items():
+        parameter.grad = gradient
+    try:
+        yield
+    finally:
+        for parameter, had in before:
+            parameter.grad = had

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainparity.parity.recording import ranks
-from trainparity.parity.recording.apart import unseen
+from trainparity.parity.recording.apart import in_backward, unseen
 from trainparity.parity.recording.around_steps import AroundSteps
 from trainparity.parity.recording.backward import BackwardHooks
 from trainparity.parity.recording.clipping import ClippingHooks
@@ -24,6 +24,7 @@ from trainparity.parity.recording.groups import groups
 from trainparity.parity.recording.holders import Holders
 from trainparity.parity.recording.hooks import is_inside_own_step
 from trainparity.parity.recording.identity import Samples
+from trainparity.parity.recording.joint import Joint
 from trainparity.parity.recording.loss import LossHooks
 from trainparity.parity.recording.meeting import Meeting, Place
 from trainparity.parity.recording.perturb import Noise
@@ -280,9 +281,17 @@ class StepWatch:
             return not set(map(id, self._parameters())).isdisjoint(map(id, tensors))
         return not self._holders.concern().isdisjoint(map(id, tensors))
 
+    @property
+    def _updated_within_backward(self) -> bool:
+        """Whether a backward pass is under way in which each parameter may be updated when its gradient has come."""
+        return isinstance(self.optimizer, Joint) and in_backward()
+
     @unseen
-    def _see_gradients_again(self) -> None:
+    def _see_gradients_again(self, clipped: Sequence[Tensor]) -> None:
         """Record the gradients before a call that clips: of several the first after the last backward pass."""
+        if self._updated_within_backward:
+            self._gradients.hold(clipped)
+            return
         if self.structure.changed() or (again := self._meet(Place.CLIPPING)) is None:
             return
         self.given.see(self._parameters(), made=self.backward.begun)
@@ -291,6 +300,6 @@ class StepWatch:
     @unseen
     def _see_clipped(self) -> None:
         """Record what is left by a call that clips within the step, where that was seen to begin."""
-        inside = self._gradients.applied_seen and self._closures.evaluations < 2
+        inside = self._gradients.applied_seen and self._closures.evaluations < 2 and not self._updated_within_backward
         if inside and not self.structure.changed() and self._meet(Place.CLIPPING) is not None:
             self._gradients.see_applied(again=False)
