@@ -315,13 +315,14 @@ def test_a_run_that_ends_with_its_last_traced_step_and_one_that_goes_on_are_told
 
 
 def with_teacher(
-    seed: int, moves: bool, parts: int, averages_to: int, folder: Path, twin: int, *, loads: bool = False
-) -> None:
-    """Train 12 steps in bf16, all traced, beside weights that no optimizer holds."""
+    seed: int, moves: bool, parts: int, averages_to: int, folder: Path, twin: int, *,
+    loads: bool = False, asks: bool = False,
+) -> None:  # fmt: skip
+    """Train 12 steps in bf16, all traced, beside weights that no optimizer holds, and that may ask for gradients."""
     torch.manual_seed(0)
     student = nn.Linear(4, 16)
     torch.manual_seed(seed)
-    teacher = nn.Linear(4, 16).requires_grad_(False)
+    teacher = nn.Linear(4, 16).requires_grad_(asks)
     optimizer = torch.optim.SGD(student.parameters(), lr=0.05)
     draws = torch.Generator().manual_seed(1)
     with trainparity.record(nn.ModuleList([student, teacher]), optimizer, folder, twin=twin, interval=1):
@@ -329,7 +330,7 @@ def with_teacher(
             optimizer.zero_grad()
             for samples in torch.randn(16, 4, generator=draws).chunk(parts):
                 with torch.autocast("cpu", torch.bfloat16):
-                    output, target = student(samples).float(), teacher(samples).float()
+                    output, target = student(samples).float(), teacher(samples).detach().float()
                 (output.square().mean() + 1e-5 * (output - target).square().mean()).div(parts).backward()
             optimizer.step()
             if moves and step < averages_to and loads:
@@ -410,11 +411,14 @@ def test_what_a_loop_leaves_out_after_the_last_step_is_seen_where_all_are_traced
     assert "agree in all 12 steps, and end with other weights" in (verdict.explanation or "")
 
 
+@pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize(("averages_to", "verdict"), [(12, "equivalent"), (11, "different")])
 def test_an_average_that_is_loaded_in_each_step_ends_with_its_last_load(
-    averages_to: int, verdict: str, tmp_path: Path
+    averages_to: int, verdict: str, asks: bool, tmp_path: Path
 ) -> None:
-    reference, other = partial(with_teacher, 1, True, 1, 12), partial(with_teacher, 1, True, 4, averages_to, loads=True)
+    """Of which parameters may ask for gradients that nobody takes, as a target network's."""
+    reference = partial(with_teacher, 1, True, 1, 12, asks=asks)
+    other = partial(with_teacher, 1, True, 4, averages_to, loads=True, asks=asks)
     assert compared(reference, other, tmp_path).verdict == verdict
 
 

@@ -1,5 +1,6 @@
 """The weights after a run's last step, where that is not traced: which step is the last one, nobody knows in it."""
 
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -20,8 +21,11 @@ from trainparity.parity.recording.unrecorded import Unrecorded
 class End:
     """Looks at the weights when a run ends, or before the loop loads others, as its best ones."""
 
-    def __init__(self, model: nn.Module, structure: Structure, sketch: Sketcher) -> None:
-        self._model, self._structure, self._sketch = model, structure, sketch
+    def __init__(
+        self, model: nn.Module, structure: Structure, sketch: Sketcher, trained: Callable[[], Collection[int]]
+    ) -> None:
+        """`trained` returns what optimizers update, by identity."""
+        self._model, self._structure, self._sketch, self._trained = model, structure, sketch, trained
         self._one = next((p for p in model.parameters() if p.requires_grad), torch.zeros(()))
         self._holder = next((part for part in model.modules() if self._is_in(part)), None)
         self._left: _State | None = None
@@ -107,8 +111,14 @@ class End:
                 self._left = self._state()
 
     def _follows(self, part: nn.Module) -> bool:
-        """Tell whether the loop loads into a part between steps, too, and trains none of it: that is no other end."""
-        return id(part) in self._follow and not any(parameter.requires_grad for parameter in part.parameters())
+        """Tell whether the loop loads into a part between steps, too, and trains none of it: that is no other end.
+
+        As a target network's, of which parameters may ask for gradients that no optimizer takes.
+        """
+        if id(part) not in self._follow:
+            return False
+        trained = self._trained()
+        return not any(parameter.requires_grad and id(parameter) in trained for parameter in part.parameters())
 
     def _look(self) -> None:
         """Look, for the first time since the last step; again where there were further steps, which nobody records."""

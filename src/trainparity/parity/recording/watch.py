@@ -65,7 +65,7 @@ class StepWatch:
         self.clipping = ClippingHooks(lambda: self.backward.count, self._concerned_with)
         self.clipping.before, self.clipping.after = self._see_gradients_again, self._see_clipped
         self.structure = Structure(self.model)
-        self.end_of_run = End(self.model, self.structure, self._sketch)
+        self.end_of_run = End(self.model, self.structure, self._sketch, lambda: self._holders.concern())
         self._loss = LossHooks(self.forward.origins.returned, self._parameters)
         self._closures = Closures(self._evaluate_again, self._see_evaluated)
         self._meeting = Meeting(self.wrapped)
