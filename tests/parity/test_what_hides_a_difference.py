@@ -137,6 +137,29 @@ def test_another_form_of_the_outputs_is_the_same_training(tmp_path: Path, make: 
     assert verdict.verdict == "equivalent", verdict.explanation
 
 
+class Bare(nn.Module):
+    """Has no modules inside, and returns log-probabilities, which bf16 rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Parameter(0.5 * torch.randn(4, 16)), nn.Parameter(0.3 * torch.randn(16, 10))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return ((values @ self.first).tanh() @ self.last).float().log_softmax(1).bfloat16()
+
+
+def doubted(outputs: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, LABELS, label_smoothing=0.1)
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(cross_entropy, "equivalent"), (doubted, "different")])
+def test_another_form_of_the_outputs_is_known_without_modules_inside(
+    tmp_path: Path, loss: Function, verdict: str
+) -> None:
+    found = compared(partial(train, Bare, nll, True), partial(train, Bare, loss, True), tmp_path)
+    assert found.verdict == verdict, found.explanation
+
+
 def test_another_form_of_the_outputs_does_not_hide_other_labels(tmp_path: Path) -> None:
     labels = LABELS.clone()
     labels[3], labels[4] = LABELS[4], LABELS[3]

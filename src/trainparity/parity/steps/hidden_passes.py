@@ -11,12 +11,13 @@ import torch
 
 from trainparity.parity.noise.distance import times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, inside, made
+from trainparity.parity.recording.names import INPUT, MODEL, OUTPUT, depends_on_cut, inside, made
 from trainparity.parity.steps.after_backward import kept_after_backward
 from trainparity.parity.steps.chain import REROUNDED, ROUNDED, is_blind_in_one
 from trainparity.parity.steps.chained_step import ChainedStep
 from trainparity.parity.steps.comparable_rows import passed_alike
 from trainparity.parity.steps.other_arithmetic import has_weights
+from trainparity.parity.steps.sketch_pairs import Pairs
 from trainparity.parity.steps.zero_weights import without_effect
 
 
@@ -54,7 +55,7 @@ def passes_part(step: ChainedStep) -> bool:
             passed = [name for name in passed if has_weights(step, name) and name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
-    another_form = chain.another_form(off) and not _of_one_term(step, off)
+    another_form = (chain.another_form(off) or _reaches_no_weight(step, off)) and not _of_one_term(step, off)
     return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(step))
 
 
@@ -123,6 +124,24 @@ Of 116 runs those lay at 0.53, with each parameter within a floor, or at 0.24; p
 """
 
 
+def _reaches_no_weight(step: ChainedStep, off: Collection[str]) -> bool:
+    """Tell whether of a model without modules inside the outputs' gradient alone is off, far more than the weights'.
+
+    What follows the weights takes it away, as log-probabilities do whose loss is made of these once more.
+    """
+    chain, row = step.chain, step.row
+    parts = set(chain.inside) - {MODEL}
+    if parts or not off or not all(name.startswith((OUTPUT, MODEL)) for name in off):
+        return False
+    apart = step.distances("gradient")[row]
+    of_outputs = Pairs(step, "activation_gradient", list(off)).distances()
+    return bool((apart <= step.floor["gradient"][row]).all()) and min(of_outputs) > _TAKEN_AWAY * float(apart[-1])
+
+
+_TAKEN_AWAY = 16
+"""Times further apart than weights' gradients those of outputs are where what lies between does not pass that on."""
+
+
 def _has_other_values_beside(step: ChainedStep, other_size: Collection[str]) -> bool:
     """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
     off = [name for name in step.chain.forward if name not in other_size]
@@ -162,7 +181,8 @@ def other_loss_of_same_bits(step: ChainedStep) -> bool:
         return False
     if not chain.given_same_bits:
         more = bool(set(chain.judged) & set(chain.given_more_than_stored))
-        return apart > _OTHER_VALUE and more and chain.given_carried
+        carried = chain.given_carried and not _reaches_no_weight(step, chain.judged)
+        return apart > _OTHER_VALUE and more and carried
     return apart > _OTHER_TERM and _more_than_another_form(step)
 
 
