@@ -120,7 +120,7 @@ def test_a_floor_that_opens_at_once_is_not_believed() -> None:
     left, _, *found = traces("late")
     opened = scaled(2, "a.weight", since=2)
     found[0] = trace(twin=1, gradients=opened)
-    verdict = judged(left, trace(gradients=opened), *found)
+    verdict = judged(left, trace(twin=9, gradients=opened), *found)
     assert verdict.verdict == "cannot judge" and "between steps 1 and 2, which rounding does only where" in str(
         verdict.reason
     )

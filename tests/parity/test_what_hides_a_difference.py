@@ -152,11 +152,17 @@ def doubted(outputs: Tensor) -> Tensor:
     return nn.functional.cross_entropy(outputs, LABELS, label_smoothing=0.1)
 
 
+def ends_with_log_probabilities() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 16), nn.GELU(), nn.Linear(16, 10), nn.LogSoftmax(1))
+
+
+@pytest.mark.parametrize("make", [Bare, ends_with_log_probabilities])
 @pytest.mark.parametrize(("loss", "verdict"), [(cross_entropy, "equivalent"), (doubted, "different")])
-def test_another_form_of_the_outputs_is_known_without_modules_inside(
-    tmp_path: Path, loss: Function, verdict: str
+def test_another_form_of_the_outputs_is_known_whatever_returns_them(
+    tmp_path: Path, make: Callable[[], nn.Module], loss: Function, verdict: str
 ) -> None:
-    found = compared(partial(train, Bare, nll, True), partial(train, Bare, loss, True), tmp_path)
+    """What comes back to the last module, or to the model where it has none inside, is another one, too."""
+    found = compared(partial(train, make, nll, True), partial(train, make, loss, True), tmp_path)
     assert found.verdict == verdict, found.explanation
 
 

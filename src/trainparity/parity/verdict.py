@@ -20,6 +20,7 @@ from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import margin_of
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.noise.resolution import gradient_width, resolutions, update_noise, update_width
+from trainparity.parity.noise.same_passes import behind_same_passes
 from trainparity.parity.noise.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.other_parameters import other_parameters
@@ -90,13 +91,16 @@ def judge_traces(
         return _not_judged(names, margin, "training did not change any weight")
     left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
     floor = of_two_runs(left, right, floor)
-    off = {kind: multiples(left, right, kind, floor[kind]) for kind in KINDS}
+    narrow = behind_same_passes(left, right, floor)
+    off = {kind: multiples(left, right, kind, narrow[kind]) for kind in KINDS}
     apart = [row for row in (disagreement(left, right),) if row is not None]
     all_bits = same_bits(left, right)
     if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
         off["update"] = torch.zeros_like(off["update"])
-    worst = [_worst(left, right, floor, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0]
-    facts = _rows_of_facts(left, right, floor, margin, all_bits=all_bits)
+    worst = [
+        _worst(left, right, narrow, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0
+    ]
+    facts = _rows_of_facts(left, right, narrow, margin, all_bits=all_bits)
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= LOST / APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
@@ -116,7 +120,7 @@ def judge_traces(
         **extent(left.layout, right.layout),
     )
     if rows:
-        difference = Difference(left, right, floor, margin, min(rows), names)
+        difference = Difference(left, right, narrow, margin, min(rows), names)
         before = replace(difference, row=max(0, difference.row - 1))
         if difference.row not in apart and not _is_exact(difference) and before.fed_by_buffers:
             difference = before
@@ -130,16 +134,16 @@ def judge_traces(
     if assumed := assumed_only(left, right, floor, margin):
         return verdict.unclear(assumed, advice=OF_TWINS)
     width = gradient_width(left, floor)
-    narrow = min(margin, _WIDEST / width) if width else margin
-    wide = too_wide(left, floor, narrow, worst, names[0])
+    most = min(margin, _WIDEST / width) if width else margin
+    wide = too_wide(left, floor, most, worst, names[0])
     if wide and not hardly_apart(left, right, worst):
         hidden = _in_one_coarse_format(left, right)
         finer = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         advice = finer if floor.calibrated else OF_TWINS
         return verdict.unclear(wide, advice=advice, hidden_by_floor=hidden)
     of_updates = update_width(left, floor)
-    seen = resolutions(left, floor, narrow, min(narrow, LOST / of_updates) if of_updates else narrow)
-    return verdict.model_copy(update={"resolution": width * narrow, "resolutions": seen})
+    seen = resolutions(left, floor, most, min(most, LOST / of_updates) if of_updates else most)
+    return verdict.model_copy(update={"resolution": width * most, "resolutions": seen})
 
 
 def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) -> Verdict:

@@ -23,7 +23,8 @@ OTHER_CODE = {"from the start": scaled(1.001), "from a later step": scaled(1.01,
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_twins_of_other_code_hide_no_fault(when: str, count: int) -> None:
     moved = twins(count, gradients=OTHER_CODE[when])
-    verdict = judge_traces(trace(), trace(gradients=scaled(1.005, since=2)), NoiseFloor(trace(), moved), 16.0)
+    other = trace(twin=9, gradients=scaled(1.005, since=2))
+    verdict = judge_traces(trace(), other, NoiseFloor(trace(), moved), 16.0)
     assert verdict.verdict == "cannot judge", verdict.explanation
     assert "in every parameter at once, which rounding does not do: it is no twin of this run" in str(verdict.reason)
 

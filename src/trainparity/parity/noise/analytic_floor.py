@@ -45,6 +45,10 @@ class AnalyticFloor:
             self._floors[kind] = self._assume(kind)
         return self._floors[kind]
 
+    def nearest(self, kind: Compared) -> Tensor:
+        """Return the floor: there are no twins."""
+        return self[kind]
+
     def _assume(self, kind: Compared) -> Tensor:
         floor = rounding(self.reference, kind) * self._growth
         if kind == "gradient" and not is_coarse(self.reference.layout):  # there sums are made in fp32

@@ -44,6 +44,9 @@ class Floor(Protocol):
     def __getitem__(self, kind: Compared) -> Tensor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
 
+    def nearest(self, kind: Compared) -> Tensor:
+        """Return how far the twin is that is the nearest: float64 [T, tensors + 1]; without twins the floor."""
+
 
 class NoiseFloor:
     """floor(t): the largest distance reference - twin up to step t of t's window, by kind and tensor.
@@ -73,6 +76,7 @@ class NoiseFloor:
         self.kept_samples = frozenset[int]() if self.same_samples else _kept_samples(reference, *twins)
         self.losses = _of_losses(reference, twins)
         self._floors: dict[Compared, Tensor] = {}
+        self._nearest: dict[Compared, Tensor] = {}
         self._of_biases = of_cancelling_biases(reference)
         self._noisy = torch.stack([(norms(twin, "gradient") != 0).any(0) for twin in twins]).any(0)
         for kind in _COMPARED:
@@ -83,9 +87,14 @@ class NoiseFloor:
         """Return a kind's floor: float64 [T, tensors + 1], columns as in `distance.names`."""
         return self._floors[kind]
 
+    def nearest(self, kind: Compared) -> Tensor:
+        """Return how far the twin is that is the nearest: float64 [T, tensors + 1]."""
+        return self._nearest[kind]
+
     def _measure(self, twins: Sequence[Trace], kind: Compared) -> Tensor:
         reference = self.reference
         apart = torch.stack([self._known(twin, kind) for twin in twins])
+        self._nearest[kind] = apart.nan_to_num(torch.inf).amin(0)
         measured = torch.maximum(apart.amax(0), rounding(reference, kind))
         if kind == "update":  # before weights, which these make
             self._of_updates, measured = apart, without_jumps(reference, measured)

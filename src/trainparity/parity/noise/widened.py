@@ -39,6 +39,10 @@ class Widened(ABC):
             self._floors[kind] = self._widen(kind, self._floor[kind])
         return self._floors[kind]
 
+    def nearest(self, kind: Compared) -> Tensor:
+        """Return how far the twin is that is the nearest: float64 [T, tensors + 1]; without twins the floor."""
+        return self._floor.nearest(kind)
+
     def outgrown(self, row: int) -> tuple[str, str] | None:
         """Say why what parts from a step's row on may come of what widens the floor, and what to do; None: it may not.
 

@@ -23,6 +23,8 @@ class Chain:
     """What the loop got from the model or from parts of it and gave to no other part; empty where that has no rows."""
     returned: set[str]
     """Those, and what parts return that the loop hands on by other than their first argument, as a state."""
+    last: set[str]
+    """Modules inside that return what the model does, as its last one."""
     judged: list[str]
     """Those of them through which a gradient came: the loss is computed from them. Where the model itself computes the
     loss and returns nothing else that this is made of, the last module's output."""
@@ -100,6 +102,7 @@ class Chain:
             names=names,
             outputs=outputs,
             returned=set(step.left.layout.given_outputs) & set(step.right.layout.given_outputs),
+            last=values.same(inside(names), [name for name in outputs if name in names]),
             judged=judged,
             forward=values.beyond(names, 1.0, step.margin),
             further_than_twins=further_than_twins(step, values, other_bits),
@@ -140,10 +143,12 @@ class Chain:
     def another_form(self, off: Collection[str]) -> bool:
         """Tell whether the runs part only in the form of what the model returns, as log-probabilities for logits.
 
-        No module inside is among `off` then, and what comes back to them agrees: one loss of what they make.
+        No module inside is among `off` then, but one that returns that itself, and what comes back to the others
+        agrees: one loss of what they make.
         """
-        ends = all(name.startswith(OUTPUT) for name in off)
-        return ends and bool(set(self.inside) & set(self.given_back)) and not self.reached
+        ends = all(name.startswith(OUTPUT) or name in self.last for name in off)
+        others = {*self.inside} - self.last
+        return ends and bool(others & set(self.given_back)) and not others & set(self.reached)
 
     @property
     def parts_on_the_way_back(self) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 
 from trainparity.parity.noise.distance import times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, MODEL, OUTPUT, depends_on_cut, inside, made
+from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
 from trainparity.parity.steps.after_backward import kept_after_backward
 from trainparity.parity.steps.chain import REROUNDED, ROUNDED, is_blind_in_one
 from trainparity.parity.steps.chained_step import ChainedStep
@@ -129,13 +129,11 @@ def _reaches_no_weight(step: ChainedStep, off: Collection[str]) -> bool:
 
     What follows the weights takes it away, as log-probabilities do whose loss is made of these once more.
     """
-    chain, row = step.chain, step.row
-    parts = set(chain.inside) - {MODEL}
-    if parts or not off or not all(name.startswith((OUTPUT, MODEL)) for name in off):
+    parts = set(step.chain.inside) - step.chain.last
+    if parts or not off or not all(name.startswith(OUTPUT) or name in step.chain.last for name in off):
         return False
-    apart = step.distances("gradient")[row]
     of_outputs = Pairs(step, "activation_gradient", list(off)).distances()
-    return bool((apart <= step.floor["gradient"][row]).all()) and min(of_outputs) > _TAKEN_AWAY * float(apart[-1])
+    return not step.beyond_margin("gradient") and min(of_outputs) > _TAKEN_AWAY * step.distance("gradient")
 
 
 _TAKEN_AWAY = 16
