@@ -103,3 +103,28 @@ def test_points_that_take_a_gradient_in_one_run_are_not_left_out(detaches: bool,
     verdict = compared(partial(_train_refined, detaches), partial(_train_refined, not detaches), tmp_path)
     assert (verdict.verdict, verdict.cause) == ("different", "backward"), verdict.explanation
     assert f"takes a gradient in {tmp_path / ('test' if detaches else 'reference')}" in str(verdict.explanation)
+
+
+def _train_beside_a_target(detaches: bool, part: float, folder: Path, twin: int) -> None:
+    """Train towards what a target network makes, which follows by a part; it may be left with gradients."""
+    torch.manual_seed(0)
+    policy, target = (nn.Linear(4, 2) for _ in range(2))
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
+    with trainparity.record(nn.ModuleList([policy, target]), optimizer, folder, twin=twin, interval=1):
+        for states in torch.randn(5, 16, 4, generator=torch.Generator().manual_seed(1)):
+            optimizer.zero_grad()
+            with torch.set_grad_enabled(not detaches):
+                wanted = target(states)
+            nn.functional.smooth_l1_loss(policy(states), 1 + 0.9 * wanted).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for mine, its in zip(target.parameters(), policy.parameters(), strict=True):
+                    mine.lerp_(its, part)
+
+
+@pytest.mark.parametrize(("part", "verdict"), [(0.05, "equivalent"), (0.06, "different")])
+def test_gradients_that_no_optimizer_takes_decide_nothing(part: float, verdict: str, tmp_path: Path) -> None:
+    found = compared(
+        partial(_train_beside_a_target, True, 0.05), partial(_train_beside_a_target, False, part), tmp_path
+    )
+    assert found.verdict == verdict and found.cause != "gradients-not-zeroed", found

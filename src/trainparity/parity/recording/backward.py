@@ -40,8 +40,6 @@ class BackwardHooks:
         """
         self._updated, self._ended = updated, ended
         self._counted: Set[int] = frozenset()
-        self._versions: dict[int, int] = {}
-        """How often each parameter had been changed in place when the first backward pass began, by its identity."""
         self._measure = stacks.sketches(Sketcher(SIZE))
         self._sketches, self._held_lengths = Later(self._measure), Later(stacks.norms)
         self.hooks = Switched()
@@ -153,12 +151,10 @@ class BackwardHooks:
     def _held(self) -> Set[int]:
         """Return the parameters that optimizers update, all where those are not known: FSDP2 swaps them in a pass.
 
-        And those that have moved since the first backward pass: by an optimizer that is not recorded.
+        Not what a loop moves by itself, as an average: gradients that it leaves there decide nothing.
         """
-        versions = {id(parameter): parameter._version for parameter, _ in self._signed}
-        self._versions = self._versions or versions
-        moved = {key for key, version in versions.items() if version != self._versions[key]}
-        return (self._updated() & versions.keys() or versions.keys()) | moved
+        own = {id(parameter) for parameter, _ in self._signed}
+        return self._updated() & own or own
 
     @property
     def begun(self) -> bool:

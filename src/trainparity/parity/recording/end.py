@@ -32,7 +32,7 @@ class End:
         """What the last step has left, until it is looked at."""
         self._between = {_UNTOUCHED}
         """What the loop has done to the weights between two steps, as one that clamps them after each."""
-        self._unrecorded = Unrecorded(model)
+        self.unrecorded = Unrecorded(model)
         self._statistics = Statistics(model, structure, sketch)
         self._written = False
         self._arrays: dict[str, Tensor] = {}
@@ -53,14 +53,14 @@ class End:
 
     def begins(self) -> None:
         """Note that a step begins."""
-        self._unrecorded.begins()
+        self.unrecorded.begins()
         self._follow |= self._loaded
         if self._left is not None:
             self._between.add(self._state().since(self._left))
 
     def made(self) -> None:
         """Note that a step was made."""
-        self._unrecorded.made()
+        self.unrecorded.made()
         self._statistics.made()
         self._left, self._written = self._state(), False
         self._arrays, self._loading, self._loaded = {}, None, set()
@@ -78,7 +78,7 @@ class End:
         """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
-        self._unrecorded.close()
+        self.unrecorded.close()
 
     def _state(self) -> "_State":
         where = self._one.data_ptr() if is_strided(self._one) and not is_dtensor(self._one) else 0
@@ -123,8 +123,8 @@ class End:
     def _look(self) -> None:
         """Look, for the first time since the last step; again where there were further steps, which nobody records."""
         left, self._left = self._left, None
-        more = self._unrecorded.more
-        self._unrecorded.seen()
+        more = self.unrecorded.more
+        self.unrecorded.seen()
         if left is None and not more:
             return
         there = self._whole_weights()

@@ -38,6 +38,8 @@ class Unrecorded:
         self._model = model
         self._recorded = self._since = self._usual = 0
         self._inside = False
+        self.updated = set[int]()
+        """The model's parameters, by identity, that such optimizers hold: their gradients are applied, too."""
         self._began: dict[int, int] = {}
         """How many recorded steps there were when one began that is not, by its optimizer's identity."""
         _COUNTING.add(self)
@@ -72,12 +74,13 @@ class Unrecorded:
     def other_made(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that such a step was made."""
         before = self._began.pop(id(optimizer), None)
-        if before == self._recorded and not self._inside and self._updates(optimizer):
+        if before == self._recorded and not self._inside and (updated := self._of_model(optimizer)):
             self._since += 1
+            self.updated |= updated
 
-    def _updates(self, optimizer: torch.optim.Optimizer) -> bool:
+    def _of_model(self, optimizer: torch.optim.Optimizer) -> set[int]:
         own = set(map(id, self._model.parameters()))
-        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+        return own & {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 _COUNTING: weakref.WeakSet[Unrecorded] = weakref.WeakSet()

@@ -56,7 +56,7 @@ class StepWatch:
         self.forward = ForwardHooks(
             self.model, sketch_size, samples, whole=hookable(model), inside=not is_compiled(model)
         )
-        self.backward = BackwardHooks(self.model, lambda: self._holders.concern(), self._backward_ended)
+        self.backward = BackwardHooks(self.model, self._updated, self._backward_ended)
         self._gradients = Gradients(self._parameters, lambda: self._holders, self.backward)
         self.forward.outputs.on_backward = self.backward.reached
         self.forward.on_evaluated = self.backward.evaluate_again
@@ -88,6 +88,10 @@ class StepWatch:
         self._holders = Holders(optimizer, self._parameters)
         self.around.watch(optimizer)
         self.forward.calls.on_pass = self.around.end_of_several
+
+    def _updated(self) -> set[int]:
+        """Return the parameters, by identity, that any optimizer updates, recorded or not."""
+        return self._holders.concern() | self.end_of_run.unrecorded.updated
 
     def _backward_ended(self, captured: bool) -> None:
         self.around.come_last()
