@@ -32,6 +32,16 @@ def test_what_twins_do_as_well_is_rounding() -> None:
     assert first_operator(PLAIN, other, [unlike], 16.0) is not None  # of it nothing is learnt
 
 
+def test_what_a_twin_makes_of_rows_in_another_order_hides_nothing_behind_it() -> None:
+    reference, twin, other = (
+        log(("mm", [1.0, 2.0]), ("native_layer_norm", turned), ("gelu", [3.0, gelu]), ("mm", [3.0, 1.0]))
+        for turned, gelu in (([1.0, -1.0], 1.0), ([-1.0, 1.0], 1.000001), ([1.0, -1.0], 1.001))
+    )
+    found = first_operator(reference, other, [twin], 16.0)
+    assert found is not None and found.operator == "gelu" and found.floor < 1e-5
+    assert first_operator(reference, reference, [twin], 16.0) is None
+
+
 def test_operators_of_one_run_only_are_told_beside_the_next_common_one() -> None:
     other = log(("mm", [1.0, 2.0]), ("tanh", [0.5, 0.25]), ("relu", [0.5, 0.2]), ("mm", [3.0, 2.0]), place="b.py")
     found = first_operator(PLAIN, other, [], 16.0)

@@ -12,6 +12,9 @@ from trainparity.records.operators import FirstOperator, OperatorCall, OperatorL
 
 _LEAST_FLOOR = 2.0**-22
 """Relative: a few roundings of fp32, where no twin differs."""
+_ANOTHER = 0.5
+"""Distance of twins from which on they make another thing of it, as of a LayerNorm's rows in another order, or nothing
+but rounding: that says nothing of operators behind it."""
 _SHOWN = 5
 """Operators of one run only that are told."""
 
@@ -43,15 +46,16 @@ def first_operator(
                     told.append(f"{calls[number].operator} at {calls[number].place}")
             continue
         ours, theirs = left.calls[i], right.calls[j]
-        floor = max([floor, *(_distance(ours, twin[i]) for twin in alike)])
-        if (distance := _distance(ours, theirs)) > margin * floor:
+        own = max([floor, *(_distance(ours, twin[i]) for twin in alike)])
+        floor = own if own < _ANOTHER else floor
+        if (distance := _distance(ours, theirs)) > margin * own:
             return FirstOperator(
                 operator=ours.operator,
                 left=ours.place,
                 right=theirs.place,
                 step=left.step,
                 distance=distance,
-                floor=floor,
+                floor=own,
                 only_left=only[0][-_SHOWN:],
                 only_right=only[1][-_SHOWN:],
             )
