@@ -144,6 +144,7 @@ HEAD_TWICE = 0.1 * torch.arange(T, dtype=torch.float64)[:, None] * torch.tensor(
 MORE_AT_ZERO = torch.cat([torch.where(IDS <= SAMPLES, IDS, IDS + 1000), IDS + 2000], 1)
 
 COARSE: dict[str, Any] = {"layout": {"precision": "bf16", "unit_roundoff": 2.0**-8}}
+COARSE_CONTENT: dict[str, Any] = {"layout": {**COARSE["layout"], **CONTENT["layout"]}}
 BOOK = {**COARSE, "layout": COARSE["layout"] | CENTRE["layout"]}
 COARSE_NORM: dict[str, Any] = {"layout": {**COARSE["layout"], "modules": {**MODULES, "a": "BatchNorm1d"}}}
 TAKEN: dict[str, Any] = {"layout": {"loss_reads": [*SHAPES]}}
@@ -340,6 +341,10 @@ PROVED: dict[str, list[Pair]] = {
         (
             {**CONTENT, "of_twins": seen(torch.where(IDS % 4 == 0, IDS, IDS + 1000))},
             {**CONTENT, "gradients": OFF, **seen(torch.where(IDS % 4 == 0, IDS, IDS + 2000))},
+        ),
+        (
+            {**COARSE_CONTENT, "applied__norm": ones(T, P)},
+            {**COARSE_CONTENT, "applied__norm": ones(T, P), **seen(IDS + 1000), **only_update(1.1)},
         ),
     ],
     "precision": [

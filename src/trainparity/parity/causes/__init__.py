@@ -129,6 +129,7 @@ RULES: tuple[Rule, ...] = (
     optimizer.optimizer_options,
     precision.updates_round_otherwise,
     optimizer_state.optimizer_state,
+    inputs.other_values_before_the_update,
     update.kept_otherwise,
     update.other_update,
     buffers.fed_by_buffers,

@@ -80,10 +80,27 @@ def other_inputs_beside(difference: Difference) -> Finding | None:
 )
 def other_values(difference: Difference) -> Finding | None:
     """Samples have other contents."""
+    return _other_contents(difference) if difference.stage in ("gradient", "buffer") else None
+
+
+@rule(
+    "inputs",
+    "inputs",
+    proof="as many samples, known by their contents, of which none is common to both runs, or few, in a coarse format "
+    "that hides in gradients what an optimizer then makes other updates of",
+    advice="prepare the data in one way (normalisation, resizing, mixing); give `samples=` where samples are augmented",
+)
+def other_values_before_the_update(difference: Difference) -> Finding | None:
+    """Samples have other contents, and no gradient shows it as clearly as the update that is made of it."""
+    hidden = difference.stage == "update" and is_coarse(difference.left.layout)
+    return _other_contents(difference) if hidden else None
+
+
+def _other_contents(difference: Difference) -> Finding | None:
     counts, (ours, theirs) = difference.pair("num_samples"), over_the_run(*difference.traces)
     if not difference.floor.same_samples:
         ours = ours & difference.floor.kept_samples
-    if difference.stage not in ("gradient", "buffer") or counts is None or not all(counts) or not torch.equal(*counts):
+    if counts is None or not all(counts) or not torch.equal(*counts):
         return None
     by_content = all(t.layout.settings.get("samples") != "identity" for t in difference.traces)
     common, hashes = len(ours & theirs), difference.pair("samples")
