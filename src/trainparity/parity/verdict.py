@@ -135,7 +135,7 @@ def judge_traces(
         return verdict.unclear(assumed, advice=OF_TWINS)
     width = gradient_width(left, floor)
     most = min(margin, _WIDEST / width) if width else margin
-    wide = too_wide(left, floor, most, worst, names[0])
+    wide = too_wide(left, right, floor, most, worst, names[0])
     if wide and not hardly_apart(left, right, worst):
         hidden = _in_one_coarse_format(left, right)
         finer = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
