@@ -2,7 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -26,7 +26,14 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Resu
         # on items of more than a pipe's 64 KiB.
         results = [pool.submit(work, item) for item in items]
         for result in results:
+            while not wait([result], _SIGNALS_S).done:
+                pass
             yield result.result()
+
+
+_SIGNALS_S = 1.0
+"""How long one wait lasts: a signal that comes as it begins is seen after it, and would be never after one that goes on
+for ever."""
 
 
 @contextmanager

@@ -60,3 +60,37 @@ def test_right_runs_part_by_rounding_alone(parts: int, fault: str, tmp_path: Pat
 def test_what_twins_met_excuses_no_fault_behind_the_same_passes(fault: str, cause: str, tmp_path: Path) -> None:
     verdict = judged(1, fault, tmp_path)
     assert (verdict.verdict, verdict.cause, verdict.step) == ("different", cause, 2), verdict.explanation
+
+
+class Pooled(nn.Module):
+    """Weighs a sequence by one score each, whose bias a softmax takes away: of its gradient rounding alone is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.score, self.head = nn.Linear(4, 8), nn.Linear(8, 1), nn.Linear(8, 5)
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.embed(samples))
+        return self.head((self.score(hidden).softmax(1) * hidden).sum(1))  # type: ignore[no-any-return]
+
+
+def train_pooled(seed: int, other_form: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(seed)
+    model = Pooled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    draws = torch.Generator().manual_seed(seed + 1)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for _ in range(5):
+            batch, labels = torch.randn(16, 6, 4, generator=draws), torch.randint(5, (16,), generator=draws)
+            optimizer.zero_grad()
+            outputs = model(batch)
+            own = (outputs.logsumexp(1) - outputs.gather(1, labels[:, None])[:, 0]).mean()
+            (own if other_form else cross_entropy(outputs, labels)).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("seed", [9, 15])
+def test_what_is_left_of_one_number_by_chance_is_no_fault(seed: int, tmp_path: Path) -> None:
+    """Of these seeds two twins came as near to the reference as a few last places."""
+    verdict = compared(partial(train_pooled, seed, False), partial(train_pooled, seed, True), tmp_path)
+    assert verdict.verdict in ("bitwise", "equivalent"), verdict.explanation

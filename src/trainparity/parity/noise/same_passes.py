@@ -1,11 +1,14 @@
 """Steps in which modules return the same bits in both runs: no number lies on the other side of a kink there."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
+from trainparity.parity.noise.twins import FEW
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.trace import Trace
@@ -69,6 +72,9 @@ class _WithoutKinks(Widened):
         noise = self._floor.nearest(kind)[begins]  # of sums that cancel, which later steps need not show
         rounded = max(_ROUNDED, _UNITS * self._reference.layout.unit_roundoff)
         narrow = (_TWINS * noise).clamp(min=rounded) / margin_of(self._reference.layout, MARGIN)
+        if kind == "gradient":  # of one number, as a bias in front of a softmax, what is left over is any by chance
+            few = [math.prod(shape) < FEW for shape in self._reference.layout.parameters.values()]
+            narrow[:, torch.tensor([*few, False])] = torch.inf
         return torch.where(self._rows[:, None], torch.minimum(floor, narrow), floor)
 
 

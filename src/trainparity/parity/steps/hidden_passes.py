@@ -45,6 +45,7 @@ def passes_part(step: ChainedStep) -> bool:
     if not same_cut or not torch.equal(*order):
         coupled = not same_cut and (layouts[0].loss_coupled_by or layouts[1].loss_coupled_by)
         of_outputs = bool(given and chain.outputs_agree) and not coupled and not chain.touched
+        of_outputs = of_outputs and not _is_another_form(step, given)
         if of_outputs or other_loss or _has_other_values_beside(step, other_size):
             return True
         return bool(not chain.unread and further_on(step)) or bool(parted_at_weights(step))
@@ -55,8 +56,12 @@ def passes_part(step: ChainedStep) -> bool:
             passed = [name for name in passed if has_weights(step, name) and name not in chain.plainly_other]
     passed = [] if chain.unread else [name for name in passed if name not in other_size]
     off = {*passed, *given}
-    another_form = (chain.another_form(off) or _reaches_no_weight(step, off)) and not _of_one_term(step, off)
-    return (bool(off) and not another_form) or other_loss or bool(parted_at_weights(step))
+    return (bool(off) and not _is_another_form(step, off)) or other_loss or bool(parted_at_weights(step))
+
+
+def _is_another_form(step: ChainedStep, off: Collection[str]) -> bool:
+    """Tell whether the runs part only in the form of what the model returns, as log-probabilities for logits."""
+    return (step.chain.another_form(off) or _reaches_no_weight(step, off)) and not _of_one_term(step, off)
 
 
 def _takes_gradients(step: ChainedStep) -> bool:
@@ -187,13 +192,17 @@ def other_loss_of_same_bits(step: ChainedStep) -> bool:
 def other_loss_beside(step: ChainedStep) -> bool:
     """Tell whether a loss that one run compiles with its model, and shows no gradient of, has another value.
 
-    Of equal weights, further than twins' losses, which start from moved ones: compiled models made it 1 % as far. One
-    that is a plain multiple, and that no gradient shows, is taken out of these again.
+    Of equal weights, further than twins' losses, which start from moved ones: compiled models made it 1 % as far. Of
+    others plainly further, once several steps have shown theirs. One that is a plain multiple, and that no gradient
+    shows, is taken out of these again.
     """
     chain, apart = step.chain, _losses_apart(step)
-    if chain.judged or not is_blind_in_one(step) or not chain.outputs_agree or chain.touched or step.distance("start"):
+    if chain.judged or not is_blind_in_one(step) or not chain.outputs_agree or chain.touched:
         return False
-    return max(_OTHER_TERM, float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
+    times = _FURTHER if step.distance("start") else 1.0
+    if step.distance("start") and step.row < _SHOWN:
+        return False
+    return max(_OTHER_TERM, times * float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
 
 
 def _loss_apart(step: ChainedStep) -> float:
@@ -244,6 +253,12 @@ _OTHER_VALUE = 1e-5
 
 _OTHER_TERM = 1e-4
 """The same where the term that differs may be computed inside of the model, in its format."""
+
+_FURTHER, _SHOWN = 5, 2
+"""Times further than twins' that losses of weights which have parted are other ones, after so many steps.
+
+Of right runs they were as far as twins' at most.
+"""
 
 _TAKEN_OUT = 0.1
 """Part of a loss from which on another value of it shows in gradients, if it is in these."""
