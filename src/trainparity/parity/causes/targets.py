@@ -17,7 +17,8 @@ from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.recording.names import made
 from trainparity.parity.steps.difference import Difference
 from trainparity.parity.steps.fitting import fit
-from trainparity.parity.steps.hidden_passes import given_otherwise, other_loss_beside
+from trainparity.parity.steps.hidden_passes import given_otherwise
+from trainparity.parity.steps.other_losses import other_loss_beside
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 

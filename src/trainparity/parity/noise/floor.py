@@ -180,7 +180,7 @@ class NoiseFloor:
         return torch.minimum(floor[:, -1], ratio(rest, own[:, -1]))
 
 
-def losses_of(trace: Trace) -> Tensor:
+def _losses(trace: Trace) -> Tensor:
     """Return the loss of each step, the mean over ranks: float64 [T]; NaN where it was not recorded."""
     if "rank/loss" not in trace.arrays:
         return torch.full((len(trace.layout.steps),), torch.nan, dtype=torch.float64)
@@ -194,7 +194,7 @@ def _or_all(lengths: Tensor) -> Tensor:
 
 def _of_losses(reference: Trace, twins: Sequence[Trace]) -> Tensor:
     """Return by which part of the reference's the losses of twins are another: float64 [T]; infinite: not recorded."""
-    losses = [losses_of(trace) for trace in (reference, *twins)]
+    losses = [_losses(trace) for trace in (reference, *twins)]
     apart = torch.stack([(theirs - losses[0]).abs() / losses[0].abs() for theirs in losses[1:]]).amax(0)
     return running_maximum(reference, apart.nan_to_num(torch.inf))
 

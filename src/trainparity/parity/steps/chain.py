@@ -24,7 +24,7 @@ class Chain:
     returned: set[str]
     """Those, and what parts return that the loop hands on by other than their first argument, as a state."""
     last: set[str]
-    """Modules inside that return what the model does, as its last one."""
+    """Modules inside that return what the model does, as its last one, and the same in both runs."""
     judged: list[str]
     """Those of them through which a gradient came: the loss is computed from them. Where the model itself computes the
     loss and returns nothing else that this is made of, the last module's output."""
@@ -98,14 +98,16 @@ class Chain:
             gradients.narrow(judged, unit / 2)
         factor = gradients.factor(judged) if judged else 1.0
         handed_on = _MAGNIFIED * values.furthest(made(names)) if alike else 0.0
+        forward, further = values.beyond(names, 1.0, step.margin), further_than_twins(step, values, other_bits)
+        last = values.same(inside(names), [name for name in outputs if name in names])
         return cls(
             names=names,
             outputs=outputs,
             returned=set(step.left.layout.given_outputs) & set(step.right.layout.given_outputs),
-            last=values.same(inside(names), [name for name in outputs if name in names]),
+            last=last - {*forward, *further},
             judged=judged,
-            forward=values.beyond(names, 1.0, step.margin),
-            further_than_twins=further_than_twins(step, values, other_bits),
+            forward=forward,
+            further_than_twins=further,
             lost=values.lost(),
             plainly_other=values.apart(made(names), _PLAINLY),
             other_bits=other_bits,

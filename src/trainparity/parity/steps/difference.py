@@ -7,7 +7,8 @@ from typing import Literal
 
 from trainparity.parity.noise.distance import ALL, KINDS, Compared, names, times
 from trainparity.parity.steps.chained_step import ChainedStep
-from trainparity.parity.steps.hidden_passes import other_loss_of_same_bits, passes_part
+from trainparity.parity.steps.hidden_passes import passes_part
+from trainparity.parity.steps.other_losses import other_loss_of_same_bits
 from trainparity.parity.steps.updates import made_otherwise
 
 Stage = Literal["gradient", "update", "buffer"]

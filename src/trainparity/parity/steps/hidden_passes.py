@@ -11,13 +11,19 @@ import torch
 
 from trainparity.parity.noise.distance import times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, OUTPUT, depends_on_cut, inside, made
+from trainparity.parity.recording.names import INPUT, depends_on_cut, made
 from trainparity.parity.steps.after_backward import kept_after_backward
-from trainparity.parity.steps.chain import REROUNDED, ROUNDED, is_blind_in_one
+from trainparity.parity.steps.chain import REROUNDED, ROUNDED
 from trainparity.parity.steps.chained_step import ChainedStep
 from trainparity.parity.steps.comparable_rows import passed_alike
 from trainparity.parity.steps.other_arithmetic import has_weights
-from trainparity.parity.steps.sketch_pairs import Pairs
+from trainparity.parity.steps.other_losses import (
+    OTHER_VALUE,
+    of_one_term,
+    other_loss_beside,
+    other_loss_of_same_bits,
+    reaches_no_weight,
+)
 from trainparity.parity.steps.zero_weights import without_effect
 
 
@@ -61,7 +67,7 @@ def passes_part(step: ChainedStep) -> bool:
 
 def _is_another_form(step: ChainedStep, off: Collection[str]) -> bool:
     """Tell whether the runs part only in the form of what the model returns, as log-probabilities for logits."""
-    return (step.chain.another_form(off) or _reaches_no_weight(step, off)) and not _of_one_term(step, off)
+    return (step.chain.another_form(off) or reaches_no_weight(step, off)) and not of_one_term(step, off)
 
 
 def _takes_gradients(step: ChainedStep) -> bool:
@@ -129,22 +135,6 @@ Of 116 runs those lay at 0.53, with each parameter within a floor, or at 0.24; p
 """
 
 
-def _reaches_no_weight(step: ChainedStep, off: Collection[str]) -> bool:
-    """Tell whether of a model without modules inside the outputs' gradient alone is off, far more than the weights'.
-
-    What follows the weights takes it away, as log-probabilities do whose loss is made of these once more.
-    """
-    parts = set(step.chain.inside) - step.chain.last
-    if parts or not off or not all(name.startswith(OUTPUT) or name in step.chain.last for name in off):
-        return False
-    of_outputs = Pairs(step, "activation_gradient", list(off)).distances()
-    return not step.beyond_margin("gradient") and min(of_outputs) > _TAKEN_AWAY * step.distance("gradient")
-
-
-_TAKEN_AWAY = 16
-"""Times further apart than weights' gradients those of outputs are where what lies between does not pass that on."""
-
-
 def _has_other_values_beside(step: ChainedStep, other_size: Collection[str]) -> bool:
     """Tell whether the same samples, in whatever cut, come with other values beside them, and make something else."""
     off = [name for name in step.chain.forward if name not in other_size]
@@ -166,102 +156,11 @@ def scaled_and_back(step: ChainedStep) -> bool:
     kept = [kept_after_backward(trace, step.row) for trace in step.traces]
     if all(kept) and abs(kept[1] / kept[0] - 1) > _PLAINLY * _AS_SCALED:
         return abs(chain.factor * kept[1] / kept[0] - 1) <= _AS_SCALED
-    noise = max(rest, _OTHER_VALUE)
+    noise = max(rest, OTHER_VALUE)
     # After backward, or within it, by hooks on the parameters.
     made = any(abs(step.own_factor - taken) <= noise * abs(taken) for taken in (chain.factor, factor))
     return made and noise < abs(chain.factor - factor) / _PLAINLY and abs(factor - 1) <= noise
 
-
-def other_loss_of_same_bits(step: ChainedStep) -> bool:
-    """Tell whether the loss of modules that return the same bits has another value, and its gradient differs.
-
-    Where the outputs' gradient has the same bits too, a term of the loss takes what lies inside of the model, as an
-    auxiliary loss. The value alone proves nothing: a constant in it has no gradient, and what is computed in another
-    form, as an embedding by a product, may round beside it.
-    """
-    chain, apart = step.chain, _loss_apart(step)
-    if not chain.judged or not apart:
-        return False
-    if not chain.given_same_bits:
-        more = bool(set(chain.judged) & set(chain.given_more_than_stored))
-        carried = chain.given_carried and not _reaches_no_weight(step, chain.judged)
-        return apart > _OTHER_VALUE and more and carried
-    return apart > _OTHER_TERM and _more_than_another_form(step)
-
-
-def other_loss_beside(step: ChainedStep) -> bool:
-    """Tell whether a loss that one run compiles with its model, and shows no gradient of, has another value.
-
-    Of equal weights, further than twins' losses, which start from moved ones: compiled models made it 1 % as far. Of
-    others plainly further, once several steps have shown theirs. One that is a plain multiple, and that no gradient
-    shows, is taken out of these again.
-    """
-    chain, apart = step.chain, _losses_apart(step)
-    if chain.judged or not is_blind_in_one(step) or not chain.outputs_agree or chain.touched:
-        return False
-    times = _FURTHER if step.distance("start") else 1.0
-    if step.distance("start") and step.row < _SHOWN:
-        return False
-    return max(_OTHER_TERM, times * float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
-
-
-def _loss_apart(step: ChainedStep) -> float:
-    """Return by which part of it the loss of modules that return the same bits has another value; 0: it is unknown."""
-    return _losses_apart(step) if step.chain.loss_is_exact else 0.0
-
-
-def _losses_apart(step: ChainedStep) -> float:
-    losses = step.pair("rank/loss")
-    if losses is None:
-        return 0.0
-    ours, theirs = (float(loss.mean()) for loss in losses)
-    return abs(theirs - ours) / max(abs(ours), abs(theirs), _NO_LOSS)
-
-
-def _of_one_term(step: ChainedStep, off: Collection[str]) -> bool:
-    """Tell whether the loss has another value, and all but what is `off` gets a gradient of the same bits.
-
-    Another form of the loss would change what the other outputs get.
-    """
-    rest = set(step.chain.judged) - set(off)
-    same = bool(rest) and not rest & set(step.chain.given_other_bits)
-    return same and _loss_apart(step) > _OTHER_VALUE
-
-
-def _more_than_another_form(step: ChainedStep) -> bool:
-    """Tell whether a parameter's gradient differs by more than another form of what backward computes would make it.
-
-    Or is there in one run only, as of a layer that nothing but a penalty on weights reaches.
-    """
-    unit, row, norms = step.left.layout.unit_roundoff, step.row, step.norms("gradient")
-    excused = step.floor["gradient"][row].clamp(min=REROUNDED * unit)
-    if passed_alike(step):
-        excused = torch.full_like(excused, REROUNDED * unit)
-        if len(inside(step.chain.given_back)) >= _SEVERAL and not step.chain.given_other_bits:
-            excused *= 0  # the same products make gradients of weights, but for what is added to these
-    return bool((step.distances("gradient")[row] > excused).any() or ((norms[0] > 0) ^ (norms[1] > 0)).any())
-
-
-_SEVERAL = 2
-"""Modules inside of the model that must show that a backward pass is the same."""
-
-_NO_LOSS = 1e-30
-"""What stands below a loss of zero."""
-
-_OTHER_VALUE = 1e-5
-"""Part by which the value of one loss in single precision may differ for rounding, in another form of it."""
-
-_OTHER_TERM = 1e-4
-"""The same where the term that differs may be computed inside of the model, in its format."""
-
-_FURTHER, _SHOWN = 5, 2
-"""Times further than twins' that losses of weights which have parted are other ones, after so many steps.
-
-Of right runs they were as far as twins' at most.
-"""
-
-_TAKEN_OUT = 0.1
-"""Part of a loss from which on another value of it shows in gradients, if it is in these."""
 
 _AS_SCALED = 0.01
 """Part by which the factor of an outputs' gradient may be off what the loop multiplies gradients by, for rounding."""
