@@ -166,29 +166,17 @@ def test_another_form_of_the_outputs_is_known_whatever_returns_them(
     assert found.verdict == verdict, found.explanation
 
 
-def train_log_probabilities(parts: int, loss: str, folder: Path, twin: int) -> None:
+def train_log_probabilities(parts: int, loss: Callable[[Tensor, Tensor], Tensor]) -> against_twins.Training:
     """Train in so many passes under bf16 on log-probabilities that the model returns."""
-    torch.manual_seed(0)
-    model = ends_with_log_probabilities()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
-        for _ in range(4):
-            optimizer.zero_grad()
-            batch = torch.randn(16, 4, generator=draws)
-            for samples, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
-                with torch.autocast("cpu", torch.bfloat16):
-                    outputs = model(samples)
-                (getattr(nn.functional, loss)(outputs.float(), labels) / parts).backward()
-            optimizer.step()
+    return partial(
+        against_twins.train_in_parts, parts, True, scale=1 / parts, before_update=lambda model: None, loss=loss,
+        optimizer=lambda model: torch.optim.AdamW(model.parameters(), lr=1e-3), make=ends_with_log_probabilities,
+    )  # fmt: skip
 
 
 def test_another_form_of_the_outputs_is_known_in_another_cut(tmp_path: Path) -> None:
-    reference, test = (
-        partial(train_log_probabilities, 1, "nll_loss"),
-        partial(train_log_probabilities, 4, "cross_entropy"),
-    )
-    verdict = compared(reference, test, tmp_path)
+    reference = train_log_probabilities(1, nn.functional.nll_loss)
+    verdict = compared(reference, train_log_probabilities(4, nn.functional.cross_entropy), tmp_path)
     assert verdict.verdict == "equivalent", verdict.explanation
 
 

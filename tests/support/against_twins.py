@@ -45,7 +45,7 @@ def classifier() -> nn.Module:
 def train_in_parts(
     parts: int, coarse: bool, folder: Path, twin: int, *,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer], scale: float, before_update: Callable[[nn.Module], object],
-    make: Callable[[], nn.Module] = classifier,
+    make: Callable[[], nn.Module] = classifier, loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy,
 ) -> None:  # fmt: skip
     """Train a new model for 4 steps of 16 samples [4] in so many passes, under bf16 autocast where asked.
 
@@ -56,6 +56,7 @@ def train_in_parts(
         twin: The twin's number.
         optimizer: Makes the optimizer.
         scale: What the mean loss of each pass is multiplied by.
+        loss: The mean loss of outputs in single precision and labels.
         before_update: Called between backward and the update.
         make: Makes the model.
     """
@@ -70,7 +71,7 @@ def train_in_parts(
             for images, labels in zip(batch.chunk(parts), LABELS.chunk(parts), strict=True):
                 with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
                     outputs = model(images)
-                (scale * nn.functional.cross_entropy(outputs.float(), labels)).backward()
+                (scale * loss(outputs.float(), labels)).backward()
             before_update(model)
             updates.step()
 

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances
+from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, norms
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
-from trainparity.parity.noise.twins import FEW
+from trainparity.parity.noise.twins import FEW, seen_as
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.trace import Trace
@@ -39,15 +39,13 @@ def _rows(left: Trace, right: Trace) -> Tensor:
         return none
     if any(trace.arrays[key].any() for trace in (left, right) for key in _ELSEWHERE):
         return none
-    ours, theirs = ([trace.layout.activations.index(name) for name in names] for trace in (left, right))
-    made = [trace.arrays["activation/sketch"][:, places] for trace, places in ((left, ours), (right, theirs))]
-    apart = torch.linalg.vector_norm(made[1] - made[0], dim=2)
-    lengths = torch.linalg.vector_norm(made[0], dim=2)
+    places = [left.layout.activations.index(name) for name in names]
+    apart = distances(left, seen_as(left, right), "activation")[:, places]
     alike = torch.stack([_equal(left, right, key) for key in ("rank/rows", "rank/samples")]).all(0)
-    excused = torch.where(alike, 0.0, SUMMED_OTHERWISE)[:, None] * lengths
+    same = (apart <= torch.where(alike, 0.0, SUMMED_OTHERWISE)[:, None]).all(1)
     equal_weights = (distances(left, right, "start") == 0).all(1)
-    found: Tensor = equal_weights & _equal(left, right, "samples") & (apart <= excused).all(1) & (lengths > 0).any(1)
-    return found
+    found: Tensor = equal_weights & _equal(left, right, "samples") & same
+    return found & (norms(left, "activation")[:, places] > 0).any(1)
 
 
 def _equal(left: Trace, right: Trace, key: str) -> Tensor:
@@ -68,18 +66,15 @@ class _WithoutKinks(Widened):
     def _widen(self, kind: Compared, floor: Tensor) -> Tensor:
         if kind != "gradient" and kind != "activation_gradient":
             return floor
-        begins = torch.tensor([window.start for window in self._reference.layout.windows() for _ in _rows_of(window)])
-        noise = self._floor.nearest(kind)[begins]  # of sums that cancel, which later steps need not show
+        nearest, windows = self._floor.nearest(kind), self._reference.layout.windows()
+        # Of sums that cancel, which later steps need not show.
+        noise = torch.cat([nearest[window][:1].expand_as(nearest[window]) for window in windows])
         rounded = max(_ROUNDED, _UNITS * self._reference.layout.unit_roundoff)
         narrow = (_TWINS * noise).clamp(min=rounded) / margin_of(self._reference.layout, MARGIN)
         if kind == "gradient":  # of one number, as a bias in front of a softmax, what is left over is any by chance
             few = [math.prod(shape) < FEW for shape in self._reference.layout.parameters.values()]
             narrow[:, torch.tensor([*few, False])] = torch.inf
         return torch.where(self._rows[:, None], torch.minimum(floor, narrow), floor)
-
-
-def _rows_of(window: slice) -> range:
-    return range(window.start, window.stop)
 
 
 _ELSEWHERE = ("closure/again", "made_elsewhere", "judged_elsewhere")

@@ -38,9 +38,10 @@ def other_loss_beside(step: ChainedStep) -> bool:
     chain, apart = step.chain, _losses_apart(step)
     if chain.judged or not is_blind_in_one(step) or not chain.outputs_agree or chain.touched:
         return False
-    times = _FURTHER if step.distance("start") else 1.0
-    if step.distance("start") and step.row < _SHOWN:
+    parted = step.distance("start") > 0
+    if parted and step.row < _SHOWN:
         return False
+    times = _FURTHER if parted else 1.0
     return max(_OTHER_TERM, times * float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
 
 

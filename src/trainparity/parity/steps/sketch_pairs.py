@@ -57,11 +57,8 @@ class Pairs:
     def same(self, names: Sequence[str], others: Sequence[str]) -> set[str]:
         """Return those that are, in both runs, one of some others under another name."""
         theirs = [self.names.index(name) for name in others]
-
-        def found(sketches: Tensor, name: str) -> bool:
-            return bool((sketches[theirs] == sketches[self.names.index(name)]).all(1).any())
-
-        return {name for name in names if found(self._left, name) and found(self._right, name)}
+        found = [(made[:, None] == made[theirs]).all(2).any(1) for made in (self._left, self._right)]
+        return set(names) & set(self._where(found[0] & found[1]))
 
     def carried(self, names: Sequence[str], inside: Sequence[str]) -> bool:
         """Tell whether what is off in some names is about as far off inside, in what is another tensor than these."""
