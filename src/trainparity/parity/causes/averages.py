@@ -5,7 +5,6 @@ those that are evaluated (Polyak and Juditsky, 1992). Sketches are linear, and t
 show that part as the weights themselves do, and no format that passes compute in hides it.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -106,8 +105,8 @@ def _kept_beside(difference: Difference) -> list[str]:
     if not difference.goes_on:
         return []
     moved = torch.stack([starts_elsewhere(trace, difference.row) for trace in difference.traces]).any(0)
-    shapes = difference.left.layout.parameters
-    return [name for name in difference.named(moved & ~_ever_held(difference)) if math.prod(shapes[name]) >= _FEWEST]
+    numbers = difference.left.layout.numbers()
+    return [name for name in difference.named(moved & ~_ever_held(difference)) if numbers[name] >= _FEWEST]
 
 
 def _ever_held(difference: Difference) -> Tensor:
@@ -187,11 +186,11 @@ def written_in_one_run(difference: Difference) -> list[str]:
         return []
     alone = (written[0].any(0) != written[1].any(0)) & (written[0] | written[1])[difference.row]
     beside = ~torch.logical_or(*difference.at("held")) & ~torch.stack(difference.at("gradient/norm")).any(0)
-    shapes, row = difference.left.layout.parameters, difference.row
+    numbers, row = difference.left.layout.numbers(), difference.row
     return [
         name
         for name in difference.named(alone & beside)
-        if math.prod(shapes[name]) >= _FEWEST
+        if numbers[name] >= _FEWEST
         and any(any(_moves(trace, row, name)) for trace in difference.traces)  # not still, and on a way
     ]
 

@@ -1,7 +1,5 @@
 """The same gradient of the outputs becomes another one on its way back."""
 
-import math
-
 import torch
 
 from trainparity.parity.causes.finding import Finding, rule
@@ -129,11 +127,11 @@ def inner_factors(difference: Difference) -> dict[str, float]:
     if not all(kept) or abs(kept[1] / kept[0] - 1) > _AS_KEPT:
         return {}  # code of the loop's own scales it afterwards
     units = max(trace.layout.unit_roundoff for trace in difference.traces)
-    shapes = difference.left.layout.parameters
+    numbers = difference.left.layout.numbers()
     return {
         name: factor
         for name, (factor, rest) in multiples_of_gradients(difference).items()
-        if math.prod(shapes[name]) >= _NUMBERS and abs(factor - 1) > _TIMES * max(rest, units)
+        if numbers[name] >= _NUMBERS and abs(factor - 1) > _TIMES * max(rest, units)
     }
 
 

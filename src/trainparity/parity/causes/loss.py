@@ -1,7 +1,5 @@
 """A loss that is divided by another number, or weighs its micro-batches otherwise."""
 
-import math
-
 import torch
 
 from trainparity.parity.causes.batchnorm import sizes
@@ -149,7 +147,7 @@ def _is(factor: float, seen: float) -> bool:
 
 def _one_number(difference: Difference) -> bool:
     """Tell whether the model is one number, as a temperature that is learned: any gradient is a multiple of another."""
-    return sum(math.prod(shape) for shape in difference.left.layout.parameters.values()) == 1
+    return sum(difference.left.layout.numbers().values()) == 1
 
 
 def _all_zero(difference: Difference) -> bool:

@@ -1,7 +1,5 @@
 """Terms of the loss that are made of weights or of gradients."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -118,8 +116,8 @@ def _multiple_of(weights: Tensor, difference: Difference) -> tuple[float, list[s
     found = [(place, *fit(weights[place], theirs[place] - ours[place])) for place in places if weights[place].any()]
     if not found or len(found) < len([place for place in places if ours[place].any()]):
         return None
-    shapes = list(difference.left.layout.parameters.values())
-    if all(math.prod(shapes[place]) == 1 for place, _, _ in found):
+    numbers = list(difference.left.layout.numbers().values())
+    if all(numbers[place] == 1 for place, _, _ in found):
         return None  # any one number is a multiple of another
     factor = max((one for _, one, _ in found), key=abs)
     if any(rest > _PENALTY_LEFT_OVER or abs(one - factor) > _PENALTY_LEFT_OVER * abs(factor) for _, one, rest in found):

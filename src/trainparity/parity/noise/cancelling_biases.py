@@ -1,6 +1,5 @@
 """The rounding of biases' gradients whose terms cancel, or are very many, which twins need not show."""
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -27,12 +26,12 @@ def of_cancelling_biases(reference: Trace, *, to_one_side: bool = False) -> Tens
     """
     layout = reference.layout
     floor = torch.zeros(len(layout.steps), len(layout.parameters) + 1, dtype=torch.float64)
-    lengths, terms = norms(reference, "gradient").double(), _terms(reference)
+    lengths, terms, numbers = norms(reference, "gradient").double(), _terms(reference), layout.numbers()
     for name, place, column in _biases(reference):
         longer = (terms[:, column] / lengths[:, place]).nan_to_num(0.0, posinf=0.0)
         floor[:, place] = torch.where(longer > 1, _SUMS * layout.unit_roundoff * longer, 0.0)
         if not is_coarse(layout):  # there sums are made in fp32
-            count = reference.arrays["activation/numbers"][:, column] / math.prod(layout.parameters[name])
+            count = reference.arrays["activation/numbers"][:, column] / numbers[name]
             many = layout.unit_roundoff * count.double().sqrt()
             if to_one_side:
                 many = many * longer.clamp(min=1)
@@ -115,8 +114,8 @@ def of_means_behind(reference: Trace, weights: Tensor) -> Tensor:
 
 def summed(reference: Trace) -> Tensor:
     """Return the most terms that a bias's gradient is a sum of, in each step, of layers that were recorded: [T]."""
-    numbers = [math.prod(reference.layout.parameters[name]) for name, _, _ in _biases(reference)]
-    columns = [column for _, _, column in _biases(reference)]
+    all_numbers, biases = reference.layout.numbers(), _biases(reference)
+    numbers, columns = [all_numbers[name] for name, _, _ in biases], [column for _, _, column in biases]
     counts = reference.arrays["activation/numbers"][:, columns].double().nan_to_num(0.0) / torch.tensor(numbers)
     return torch.nn.functional.pad(counts, (0, 1), value=1.0).amax(1)
 

@@ -1,6 +1,5 @@
 """The noise floor: how far correct runs drift apart from rounding alone, measured on twins of the reference."""
 
-import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -224,7 +223,7 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     where its rounding is not: the root mean square over all steps and twins stands for both.
     """
     lengths = norms(reference, "weight").double()
-    few = torch.tensor([math.prod(shape) < FEW for shape in reference.layout.parameters.values()])
+    few = torch.tensor([numbers < FEW for numbers in reference.layout.numbers().values()])
     absolute = (apart[..., :-1] * lengths).square().nanmean((0, 1)).sqrt()
     floor = torch.where(few & (lengths > 0), absolute / lengths, 0.0).nan_to_num(0.0, posinf=0.0)
     return torch.nn.functional.pad(floor, (0, 1))

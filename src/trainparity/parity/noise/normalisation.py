@@ -1,6 +1,5 @@
 """What rounding in a gradient can make of the update of an optimizer that divides each element by its own size."""
 
-import math
 from typing import Literal
 
 import torch
@@ -136,7 +135,7 @@ def _is_normalised(layout: Layout) -> Tensor:
 
 
 def _sizes(layout: Layout) -> Tensor:
-    return torch.tensor([math.prod(shape) for shape in layout.parameters.values()], dtype=torch.float64)
+    return torch.tensor([*layout.numbers().values()], dtype=torch.float64)
 
 
 def _middles() -> Tensor:

@@ -1,7 +1,5 @@
 """Steps in which modules return the same bits in both runs: no number lies on the other side of a kink there."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -72,7 +70,7 @@ class _WithoutKinks(Widened):
         rounded = max(_ROUNDED, _UNITS * self._reference.layout.unit_roundoff)
         narrow = (_TWINS * noise).clamp(min=rounded) / margin_of(self._reference.layout, MARGIN)
         if kind == "gradient":  # of one number, as a bias in front of a softmax, what is left over is any by chance
-            few = [math.prod(shape) < FEW for shape in self._reference.layout.parameters.values()]
+            few = [numbers < FEW for numbers in self._reference.layout.numbers().values()]
             narrow[:, torch.tensor([*few, False])] = torch.inf
         return torch.where(self._rows[:, None], torch.minimum(floor, narrow), floor)
 

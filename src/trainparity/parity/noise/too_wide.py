@@ -1,6 +1,5 @@
 """Whether a noise floor is too wide to prove that two runs are the same training."""
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -55,7 +54,7 @@ def _another_update(left: Trace, right: Trace, floor: Floor) -> str | None:
     if not is_coarse(left.layout) or not floor.calibrated:
         return None
     apart, limit = distances(left, right, "update")[:, :-1], floor["update"][:, :-1]
-    many = torch.tensor([math.prod(shape) >= _MANY for shape in left.layout.parameters.values()])
+    many = torch.tensor([numbers >= _MANY for numbers in left.layout.numbers().values()])
     found = (many & (apart > LOST / 2) & (apart > APART * limit)).nonzero().tolist()
     if not found:
         return None

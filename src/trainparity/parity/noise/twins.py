@@ -1,6 +1,5 @@
 """Whether twins are runs of the reference's training: of others the distance is no rounding, and excuses anything."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -197,7 +196,7 @@ def _growth(reference: Trace, twin: Trace, others: Sequence[Trace], kind: Judged
 
 def _judged(reference: Trace) -> Tensor:
     """Return which parameters tell in a step: those held, with a gradient, and too many numbers for chance: [T, P]."""
-    sized = torch.tensor([math.prod(shape) >= FEW for shape in reference.layout.parameters.values()])
+    sized = torch.tensor([numbers >= FEW for numbers in reference.layout.numbers().values()])
     return sized & reference.arrays["held"] & (norms(reference, "gradient") > 0)
 
 

@@ -1,6 +1,7 @@
 """The trace: what a run records at each step so that two runs can be compared without their tensors."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,6 +122,10 @@ class Layout(Record):
         """Why the recording ended while the training went on; empty: it did not."""
         ended = str(self.settings.get(ENDED, ""))
         return "" if ended.startswith(BY_ITSELF) else ended
+
+    def numbers(self) -> dict[str, int]:
+        """Return how many numbers each parameter has, by name."""
+        return {name: math.prod(shape) for name, shape in self.parameters.items()}
 
     def updated_by(self) -> list[str]:
         """Return the class of the optimizer of each parameter."""

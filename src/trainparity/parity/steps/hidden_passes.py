@@ -4,7 +4,6 @@ What modules return, and the gradient of what the loss is made of, are rounded l
 runs pass the same samples from equal weights these show another function or another loss that gradients do not.
 """
 
-import math
 from collections.abc import Collection, Sequence
 
 import torch
@@ -98,7 +97,7 @@ def parted_at_weights(step: ChainedStep) -> list[str]:
     if chain.other_bits or chain.given_other_bits or not chain.given_back:
         return []
     zero, alike = without_effect(step), passed_alike(step)
-    counts = {name: math.prod(shape) for name, shape in layout.parameters.items()}
+    counts = layout.numbers()
     looked_at = [count >= _FEW and name in zero for name, count in counts.items()]
     noisy = torch.tensor([not alike or count < _NUMBERS for count in counts.values()])
     excused = torch.where(noisy, ROUNDED * step.floor["gradient"][row, :-1], 0.0)

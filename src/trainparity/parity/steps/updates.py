@@ -4,8 +4,6 @@ The floor of updates is wide there: twins' gradients are apart, and an optimizer
 matrix turns a little of a gradient into much of an update. Where gradients agree, it excuses too much.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -122,7 +120,7 @@ def _explained(step: StepPair) -> Tensor:
     basis = torch.nn.functional.normalize(torch.stack(known, 2), dim=1)
     target = torch.nn.functional.normalize(differs, dim=1)[..., None]
     left_over = target - basis @ (torch.linalg.pinv(basis, rtol=_INDEPENDENT) @ target)
-    enough = torch.tensor([math.prod(shape) >= _NUMBERS for shape in left.layout.parameters.values()])
+    enough = torch.tensor([numbers >= _NUMBERS for numbers in left.layout.numbers().values()])
     unexplained: Tensor = torch.linalg.vector_norm(left_over, dim=(1, 2))
     return enough & (unexplained < _LEFT_OVER)
 
