@@ -120,6 +120,17 @@ def test_the_test_is_the_same_in_other_units() -> None:
     assert thousand.p_value == one.p_value and thousand.spread == pytest.approx(1000 * (one.spread or 0))
 
 
+def test_recipes_whose_runs_are_not_equally_long_are_compared_part_by_part_and_the_sentence_says_so() -> None:
+    left, right = curves(range(5)), curves(range(5, 10))
+    half = [[(a + b) / 2 for a, b in zip(curve[::2], curve[1::2], strict=True)] for curve in right]  # twice the batch
+    found = judge_curves(left, half)
+    assert found.verdict == "consistent" and found.losses == [100, 50]
+    assert "of 100 and 50 losses a run" in found.sentence
+    assert "losses a run" not in judge_curves(left, right).sentence
+    stopped = judge_curves(left, [curve[:50] for curve in right])
+    assert stopped.verdict == "drifted" and "of 100 and 50 losses a run" in stopped.sentence
+
+
 def test_one_run_is_not_two_seeds(tmp_path: Path) -> None:
     left, right = runs(tmp_path, "fp32"), runs(tmp_path, "bf16")
     with pytest.raises(UserError, match=r"bf16-0: the run of \S+bf16-0 again"):

@@ -63,6 +63,7 @@ def judge_curves(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
         update={
             **finals,
             "verdict": "drifted" if p_value < LEVEL else "consistent",
+            "losses": [len(curves[0]) for curves in (left, right)],
             "p_value": p_value,
             "statistic": statistic,
             "spread": float(ours[:, -1].std(ddof=1)) * scale,

@@ -15,6 +15,8 @@ class CurveResult(Record):
     """Why it cannot be judged, what diverged, or why a run did not train."""
     runs: list[int]
     """Runs of each recipe."""
+    losses: list[int] | None = None
+    """How many each run of a recipe has; parts of runs are compared, whatever their lengths. Null: not read."""
     level: float
     """Chance of calling curves of one recipe `drifted`."""
     p_value: float | None = None
@@ -39,8 +41,10 @@ class CurveResult(Record):
         if self.final is None or self.p_value is None or self.spread is None:
             return self.reason or self.verdict
         power = f"{number(self.detectable)}" if self.detectable is not None else "more than 8"
+        lengths = self.losses or [0, 0]
+        apart = f", of {lengths[0]} and {lengths[1]} losses a run" if lengths[0] != lengths[1] else ""
         return (
-            f"{self.verdict}: final loss {exact(self.final[0], 4)} and {exact(self.final[1], 4)}, "
+            f"{self.verdict}: final loss {exact(self.final[0], 4)} and {exact(self.final[1], 4)}{apart}, "
             f"spread over seeds {exact(self.spread, 2)}, p = {exact(self.p_value, 2)} "
             f"(permutation test, {self.runs[0]} and {self.runs[1]} runs; "
             f"it finds shifts of {power} spreads with probability 0.8)"
