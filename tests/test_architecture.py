@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/trainparity"
 BELOW: dict[str, set[str]] = {
+    "absent": set(),
     "extras": set(),
     "closure": {"hashing", "installed"},
     "environment_variables": set(),
@@ -29,8 +30,8 @@ BELOW: dict[str, set[str]] = {
     "scratch": set(),
     "whole_tensors": set(),
     "stopping": {"errors"},
-    "records": {"errors"},
-    "validation": {"errors"},
+    "records": {"absent", "errors"},
+    "validation": {"absent", "errors"},
     "params": {"validation", "strategies"},
     "environment": {"errors", "extras", "params", "records"},
     "placement": {"environment", "params"},

@@ -187,7 +187,22 @@ def test_doctor_needs_no_project(trainparity: Command, tmp_path: Path) -> None:
     done = trainparity("doctor", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "") and " ddp " in done.stdout
     assert done.stdout.endswith("no params.yaml: those of `trainparity init`.\n")
-    assert trainparity("doctor", "params.yaml", folder=tmp_path) == (2, "", "params.yaml: no such file\n")
+    missing = "params.yaml: no such file; `trainparity init` writes one\n"
+    assert trainparity("doctor", "params.yaml", folder=tmp_path) == (2, "", missing)
+
+
+@pytest.mark.parametrize("command", ["status", "show", "validate", "repro"])
+def test_inside_of_a_projects_folder_the_projects_own_is_named(
+    trainparity: Command, command: str, tmp_path: Path
+) -> None:
+    inside = tmp_path / "src/models"
+    (tmp_path / "reports").mkdir()
+    inside.mkdir(parents=True)
+    for name in ("params.yaml", "reports/summary.json"):
+        (tmp_path / name).touch()
+    done = trainparity(command, folder=inside)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f": not in this folder, but in {tmp_path}: go there first\n")
 
 
 def test_doctors_table_as_markdown_and_json_is_in_place_of_the_terminals(trainparity: Command, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from trainparity.absent import no_such_file
 from trainparity.errors import UserError
 
 
@@ -70,7 +71,8 @@ def read_yaml(path: Path) -> Any:
     try:
         return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
-        raise ParamsError(f"{path}: no such file") from None
+        made_by = "`trainparity init` writes one" if path.name == "params.yaml" else ""
+        raise ParamsError(no_such_file(path, made_by)) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ParamsError(f"{path}: not UTF-8: byte {error.object[error.start]:#04x} in line {line}") from None

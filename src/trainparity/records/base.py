@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainparity.absent import no_such_file
 from trainparity.errors import UserError
 from trainparity.records.files import write_text
 
@@ -57,7 +58,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
-            raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
+            raise RecordError(no_such_file(path, "`trainparity repro` makes it")) from None
         except IsADirectoryError:
             raise RecordError(f"{path}: is a folder, and not a file") from None
         except ValidationError as error:
@@ -119,7 +120,7 @@ def read_csv(path: Path, parse: Callable[[dict[str, str]], RowT]) -> list[RowT]:
             for row in csv.DictReader(file, restval=""):
                 rows.append(parse(row))
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file; `trainparity repro` makes it") from None
+        raise RecordError(no_such_file(path, "`trainparity repro` makes it")) from None
     except KeyError as error:
         raise RecordError(f"{path}: not the table expected here: no column {error}") from None
     except (csv.Error, ValueError) as error:
