@@ -1,5 +1,8 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,3 +99,48 @@ def test_a_format_coarser_than_single_precision_is_told(compute: Callable[[], ob
 
 
 COARSE = torch.ones(2, dtype=torch.bfloat16)
+
+
+READS = """
+import copy, io, pickle, sys
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from trainparity.attach.float64 import compute_in_float64
+
+written, folder = torch.randn(32, 5, generator=torch.Generator().manual_seed(5)), sys.argv[1]
+raw, pickled = written.numpy().tobytes(), pickle.dumps({"x": written})
+written.numpy().tofile(f"{folder}/raw")
+torch.save({"x": written}, f"{folder}/zip")
+torch.save({"x": written}, f"{folder}/old", _use_new_zipfile_serialization=False)
+layer = nn.Linear(5, 32, bias=False)
+layer.weight.data.copy_(written)
+torch.save(layer, f"{folder}/layer")
+save_file({"x": written}, f"{folder}/safe")
+compute_in_float64()
+read = {
+    "zip": torch.load(f"{folder}/zip")["x"],
+    "mapped": torch.load(f"{folder}/zip", mmap=True)["x"],
+    "old": torch.load(f"{folder}/old", weights_only=False)["x"] * 1,
+    "layer": torch.load(f"{folder}/layer", weights_only=False).weight,
+    "pickle": pickle.loads(pickled)["x"],
+    "copy": copy.deepcopy(torch.load(f"{folder}/zip"))["x"],
+    "safe": load_file(f"{folder}/safe")["x"],
+    "buffer": torch.frombuffer(bytearray(raw), dtype=torch.float32) * 1,
+    "array": torch.asarray(bytearray(raw), dtype=torch.float32),
+    "view": torch.frombuffer(bytearray(raw), dtype=torch.int32).view(torch.float32),
+    "file": torch.from_file(f"{folder}/raw", size=160, dtype=torch.float32),
+    "numbers": torch.asarray(written.tolist(), dtype=torch.float32),
+    "workers": torch.cat([batch for batch, in DataLoader(TensorDataset(written), 16, num_workers=1)]),
+}
+for name, tensor in read.items():
+    same = tensor.dtype == torch.float64 and torch.equal(tensor.reshape(32, 5), written.double())
+    print(name, "read" if same else f"{tensor.dtype}, {tensor.flatten()[:3].tolist()}")
+"""
+
+
+def test_what_is_read_of_bytes_has_the_numbers_that_were_written(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", READS, tmp_path], capture_output=True, text=True, timeout=120)
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert len(found) == 13 and set(found.values()) == {"read"}, (found, done.stderr)

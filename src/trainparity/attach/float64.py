@@ -6,15 +6,19 @@ single precision goes with that, as a cast to bf16 of the script's own, it is to
 (https://docs.pytorch.org/docs/stable/notes/extending.html#extending-all-torch-api-with-modes)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any
+from mmap import mmap
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 _WIDER = {
     **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64),
@@ -53,33 +57,91 @@ class Float64(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a function of torch; see `TorchFunctionMode`."""
-        name = getattr(func, "__name__", "")
+        name, given = getattr(func, "__name__", ""), kwargs or {}
         if name in ("__get__", "__set__"):  # an attribute, such as `grad`, stays the tensor that it is
-            return func(*args, **(kwargs or {}))
+            return func(*args, **given)
         if name in _CASTS and args and isinstance(args[0], Tensor):
             if name in _HALVING:
                 self._tell()
             func, args = Tensor.to, (args[0], _CASTS[name])
+        if _is_coarse(given.get("out")):  # as what a loader's worker puts a batch together in
+            return func(*args, **given)
+        if _takes_bytes(name, args, given):
+            return tree_map(self.widened, func(*args, **given))
         first = 1 if name.endswith("_") or name == "__setitem__" else 0  # which is changed in place
-        args = (*args[:first], *(tree_map(self._widened, value) for value in args[first:]))
+        args = (*args[:first], *(tree_map(self.widened, value) for value in args[first:]))
         result = func(
             *args,
-            **{key: value if key == "out" else tree_map(self._widened, value) for key, value in (kwargs or {}).items()},
+            **{key: value if key == "out" else tree_map(self.widened, value) for key, value in given.items()},
         )
-        return result if first else tree_map(self._widened, result)
+        return result if first else tree_map(self.widened, result)
 
-    def _widened(self, value: object) -> object:
+    def widened(self, value: object) -> object:
         """Return a format or a tensor in float64 in place of a coarser one; anything else as it is."""
         if isinstance(value, torch.dtype):
             if value in _HALF:
                 self._tell()
             return _WIDER.get(value, value)
-        if type(value) is Tensor and value.dtype in _WIDER:
+        if _is_coarse(value):
             with torch._C.DisableTorchFunction():
                 if value.dtype in _HALF:
                     self._tell()
                 return value.to(_WIDER[value.dtype])
         return value
+
+
+def _is_coarse(value: object) -> "TypeIs[Tensor]":
+    """Tell whether something is a plain tensor in a format that is widened."""
+    return type(value) is Tensor and value.dtype in _WIDER
+
+
+def _takes_bytes(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """Tell whether a call takes bytes for numbers of the format that it names: of a wider one these are others."""
+    if name == "view":
+        of_a_format = any(isinstance(value, torch.dtype) for value in (*args, *keywords.values()))
+        return of_a_format and not (args[0].is_floating_point() or args[0].is_complex())
+    if name == "new":  # as a loader's worker makes what it puts a batch together in
+        return isinstance(args[-1], torch.TypedStorage)
+    return name in ("frombuffer", "from_file") or (name == "asarray" and isinstance(args[0], _BYTES))
+
+
+_BYTES = (bytes, bytearray, memoryview, mmap)
+
+
+class _Rebuilt:
+    """What `torch.load`, `pickle` and a loader's workers make tensors by, of bytes in the format that was written."""
+
+    def __init__(self, widened: Callable[[object], object]) -> None:
+        self._widened, self._filled = widened, True
+
+    def patch(self) -> None:
+        """Let tensors be read as they were written, and widened then."""
+        torch.load = self._as_written(torch.load)
+        torch.serialization._legacy_load = self._later(torch.serialization._legacy_load)
+        for name in ("_rebuild_tensor", "_rebuild_tensor_v3"):
+            setattr(torch._utils, name, self._as_written(getattr(torch._utils, name)))
+
+    def _as_written(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def called(*args: Any, **keywords: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                read = original(*args, **keywords)
+                return self._widened(read) if self._filled else read
+
+        return called
+
+    def _later(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that fills tensors after it has made them, as of files of before torch 1.6."""
+
+        @wraps(original)
+        def called(*args: Any, **keywords: Any) -> Any:
+            self._filled = False
+            try:
+                return original(*args, **keywords)
+            finally:
+                self._filled = True
+
+        return called
 
 
 def compute_in_float64(tell: Tell = _tell_nobody) -> None:
@@ -89,10 +151,12 @@ def compute_in_float64(tell: Tell = _tell_nobody) -> None:
     """
     for switched in (torch.amp.autocast_mode.autocast, torch.amp.GradScaler):
         switched.__init__ = _given(switched.__init__, tell, enabled=False)  # type: ignore[method-assign]
+    mode = Float64(tell)
+    _Rebuilt(mode.widened).patch()
     torch.compile = _told(torch.compile, tell)
     torch.nn.Module.compile = _told(torch.nn.Module.compile, tell)  # type: ignore[method-assign]
     torch.set_default_dtype(torch.float64)
-    Float64(tell).__enter__()  # type: ignore[no-untyped-call]
+    mode.__enter__()  # type: ignore[no-untyped-call]
 
 
 def shard_in_float64(fsdp: Any, tell: Tell = _tell_nobody) -> None:

@@ -20,6 +20,7 @@ from trainparity.parity.steps.other_losses import (
     OTHER_VALUE,
     of_one_term,
     other_loss_beside,
+    other_loss_of_other_values,
     other_loss_of_same_bits,
     reaches_no_weight,
 )
@@ -38,8 +39,10 @@ def passes_part(step: ChainedStep) -> bool:
     hidden = is_coarse(layouts[0]) or _takes_gradients(step)
     if not hidden or not step.same_precision or not (hashes and rows and order):
         return False
-    if not torch.equal(*hashes) or not rows[0].any() or step.beyond_margin("start"):
+    if not rows[0].any() or step.beyond_margin("start"):
         return False
+    if not torch.equal(*hashes):
+        return other_loss_of_other_values(step)
     chain, same_cut = step.chain, torch.equal(*rows)
     if set(chain.outputs) & set(chain.one_sided):
         return True  # as behind a detach in one run

@@ -8,6 +8,7 @@ from trainparity.parity.recording.names import OUTPUT, inside
 from trainparity.parity.steps.chain import REROUNDED, is_blind_in_one
 from trainparity.parity.steps.chained_step import ChainedStep
 from trainparity.parity.steps.comparable_rows import passed_alike
+from trainparity.parity.steps.identities import identities
 from trainparity.parity.steps.sketch_pairs import Pairs
 
 
@@ -43,6 +44,25 @@ def other_loss_beside(step: ChainedStep) -> bool:
         return False
     times = _FURTHER if parted else 1.0
     return max(_OTHER_TERM, times * float(step.floor.losses[step.row])) < apart < _TAKEN_OUT
+
+
+def other_loss_of_other_values(step: ChainedStep) -> bool:
+    """Tell whether samples that all have other values, as images of another brightness, have another loss.
+
+    By their contents they line up no longer, and gradients of a coarse format hide a few percent. A model that prepares
+    its samples itself, or takes those that are padded otherwise, has the same loss. Of twins few are there: beside them
+    one rounding of the mean over a handful of samples is excused.
+    """
+    counts, by_content = step.pair("num_samples"), (trace.layout.settings.get("samples") for trace in step.traces)
+    if counts is None or not torch.equal(*counts) or "identity" in by_content or max(step.numbers("made_elsewhere")):
+        return False
+    ours, theirs = (set(identities(trace, step.row)) for trace in step.traces)
+    excused = max(float(step.floor.losses[step.row]), step.left.layout.unit_roundoff / _A_HANDFUL)
+    return bool(ours) and not ours & theirs and _losses_apart(step) > step.margin * excused
+
+
+_A_HANDFUL = 16
+"""Times that the mean loss of a batch is rounded less than one number is: the root of 256 samples."""
 
 
 def _loss_apart(step: ChainedStep) -> float:
