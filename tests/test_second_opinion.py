@@ -19,7 +19,7 @@ def test_what_float64_leaves_is_no_rounding(after: float, rounding: bool) -> Non
 
 def test_without_an_answer_nothing_is_rounding() -> None:
     again = Verdict(left="a", right="b", verdict="cannot judge", reason="no trace", margin=16.0)
-    assert in_float64(judged(0.02), again) == (False, "float64 gave no second opinion: no trace")
+    assert in_float64(judged(0.02), again) == (False, "float64 gave no answer: no trace")
 
 
 HIDDEN = Verdict(left="a", right="b", verdict="cannot judge", reason="the floor", margin=6.0, hidden_by_floor=True)
@@ -35,7 +35,7 @@ def test_float64_settles_what_the_floor_hides(again: Outcome, settles: str) -> N
 
 def test_what_float64_cannot_settle_stays_hidden() -> None:
     found = settled(HIDDEN, Verdict(left="a64", right="b64", verdict="failed", reason="no float64", margin=16.0))
-    assert (found.verdict, found.confirmation) == ("cannot judge", "float64 gave no second opinion: no float64")
+    assert (found.verdict, found.confirmation) == ("cannot judge", "float64 gave no answer: no float64")
 
 
 def test_where_float64_acquits_runs_their_later_steps_are_judged_by_what_judges_them_there() -> None:
@@ -81,7 +81,7 @@ def test_what_a_coarse_format_hides_is_no_rounding(distance: float, again: Outco
 def test_without_an_answer_in_float64_runs_stay_equivalent() -> None:
     before = judged(0.4).model_copy(update={"verdict": "equivalent"})
     found = unhidden(before, Verdict(left="a", right="b", verdict="cannot judge", reason="no twins", margin=16.0))
-    assert (found.verdict, found.confirmation) == ("equivalent", "float64 gave no second opinion: no twins")
+    assert (found.verdict, found.confirmation) == ("equivalent", "float64 gave no answer: no twins")
 
 
 def named(cause: str, step: int, floor: float = 1e-7) -> Verdict:

@@ -14,7 +14,7 @@ def in_float64(before: Verdict, again: Verdict) -> tuple[bool, str]:
         Whether float64 shows that the difference is rounding, and a clause that says what it shows.
     """
     if again.verdict not in JUDGED:
-        return False, f"float64 gave no second opinion: {again.reason}"
+        return False, f"float64 gave no answer: {again.reason}"
     distances = [max((worst.distance for worst in verdict.worst), default=0.0) for verdict in (before, again)]
     text = f"in float64 the largest distance is {exact(distances[1], 2)}, after {exact(distances[0], 2)}"
     return distances[1] <= _ROUNDING * distances[0], text
@@ -86,7 +86,7 @@ def _told_of(before: Verdict, again: Verdict) -> Verdict:
 def unhidden(before: Verdict, again: Verdict) -> Verdict:
     """Return the verdict in float64 in place of one of `equivalent` in a format whose rounding hid a fault."""
     if again.verdict not in JUDGED:
-        return confirmed(before, f"float64 gave no second opinion: {again.reason}")
+        return confirmed(before, f"float64 gave no answer: {again.reason}")
     vanishes, text = in_float64(before, again)
     if vanishes or again.verdict != "different":
         return confirmed(before, f"{text}: {'it was rounding' if vanishes else 'the same training there too'}")
@@ -109,7 +109,7 @@ def confirmed(before: Verdict, text: str) -> Verdict:
 def settled(before: Verdict, again: Verdict) -> Verdict:
     """Return the verdict on the same runs in float64 in place of one of `hidden_by_floor`."""
     if again.verdict not in JUDGED:
-        no_answer = f"float64 gave no second opinion: {again.reason}"
+        no_answer = f"float64 gave no answer: {again.reason}"
         return before.model_copy(update={"confirmation": no_answer, "advice": None})
     facts = {"confirmation": f"judged in float64, as {before.reason}"}
     if again.verdict == "bitwise":

@@ -41,7 +41,7 @@ CAUSE = """\
   cause: buffers-only: the buffers differ
   to change: use [SyncBatchNorm]
   gradients, updates and weights: equivalent
-  confirmed: in float64 it is not rounding
+  second opinion: in float64 it is not rounding
     gradient distance: 1.23457e-7
     options: lr, momentum
 """
@@ -128,7 +128,7 @@ def test_an_equivalent_beyond_the_margin_says_what_confirmed_it() -> None:
         left="a", right="b", verdict="equivalent", margin=16, distance_over_floor=5.7e6, confirmation=confirmed
     )
     text = printed(verdict)
-    assert f"confirmed: {confirmed}\n" in text
+    assert f"second opinion: {confirmed}\n" in text
     assert "at most 5,700,000 x the noise floor (up to 16 x is rounding; beyond it, a run in float64 decided)" in text
     table = printed(CheckReport(workload="mlp", margin=16, results={"compiled": verdict, "ddp": pair("ddp")}))
     [row] = [line for line in table.splitlines() if line.startswith(" compiled")]

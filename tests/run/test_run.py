@@ -510,12 +510,50 @@ def test_all_optimizers_that_train_something_of_their_own_are_recorded(tmp_path:
     write(tmp_path, GAN.replace("D(G(torch.randn(8, 2))).mean()", "(-D(G(torch.randn(8, 2)))).mean()"), "other.py")
     commands = f"{python()} train.py", f"{python()} other.py"
     done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
-    assert "5 optimizer steps of Sequential (49 parameters) with Adam, 4 of Linear with SGD, then" in done.stderr
+    assert "5 optimizer steps of Sequential (49 parameters) with Adam, 5 of Linear with SGD, then" in done.stderr
     assert "NOT recorded" not in done.stderr
     assert Trace.load(tmp_path / "runs/a").layout.optimizer == "Adam"
     assert Trace.load(tmp_path / "runs/a/models/optimizer-2").layout.optimizer == "SGD"
     assert Trace.load(tmp_path / "runs/a/models/optimizer-2/twins/1").layout.twin == 1
     assert done.returncode == 1 and "in the model optimizer-2: loss-or-targets" in done.stdout, done.stdout
+
+
+OF_PARTS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+first = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
+last = torch.optim.Adam(model[2].parameters(), lr=0.01)
+for step in range(1000):
+    model.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    first.step()
+    last.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "says"),
+    [
+        ("last.step()\n    first.step()", 0, "5 optimizer steps of Sequential (49 parameters) with SGD, 5 of"),
+        ("last.step()\n    if step % 2: first.step()", 1, "parameters-not-updated: before its step 1 the other"),
+        (
+            "first.step()\n    if step < 4: last.step()",
+            1,
+            "5 optimizer steps of Sequential (49 parameters) with SGD, 4 of",
+        ),
+    ],
+    ids=["other order", "every other step", "no more"],
+)
+def test_a_stop_is_behind_the_steps_of_all_that_belong_to_one_iteration(
+    steps: str, code: int, says: str, tmp_path: Path
+) -> None:
+    write(tmp_path, OF_PARTS)
+    write(tmp_path, OF_PARTS.replace("first.step()\n    last.step()", steps), "other.py")
+    commands = f"{python()} train.py", f"{python()} other.py"
+    done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
+    assert done.returncode == code and says in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_a_generator_called_without_gradients_stays_the_model_that_it_is(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Process:
         self._pid = 0
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._stopped = False
+        self._waits = False
+        """Whether the script stops when others have made the step that belongs to the last one of the first."""
         self._first_pass = FirstPass(self._called)
         self._first_backward: FirstBackward
         self._made_steps: Callable[[int], None] = lambda count: None
@@ -112,6 +114,8 @@ class Process:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
+        if self._waits and os.getpid() == self._pid and optimizer is self._recorded.leading:
+            self._stop()  # the others have made no step
         if not self._pid:
             if self._session.over:
                 return
@@ -186,6 +190,8 @@ class Process:
         made = self._optimizers.count_step(optimizer)
         if limit and made >= limit:
             self._stop()  # the first recorded optimizer makes no more steps, or nothing is recorded here
+        if self._waits and not self._recorded.others_follow(limit):
+            self._stop()
 
     def _after_step(self, optimizer: "Optimizer", recorder: "Recorder") -> None:
         """Go on, or stop, after a step of the first recorded optimizer."""
@@ -201,7 +207,9 @@ class Process:
         if recorder.step == 1:
             self._session.mark("step")
         if limit and (recorder.step >= limit or recorder.ended):
-            self._stop()
+            self._waits = not recorder.ended and self._recorded.others_follow(limit)
+            if not self._waits:
+                self._stop()
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""

@@ -41,6 +41,16 @@ class Recordings:
         return next(iter(self._recorders.items()), None)
 
     @property
+    def leading(self) -> "Optimizer | None":
+        """The first recorded optimizer."""
+        return self.first[0] if self.first else None
+
+    def others_follow(self, steps: int) -> bool:
+        """Tell whether another recorded optimizer is one step short: it makes that behind the first one's."""
+        others = [*self._recorders.values()][1:]
+        return any(recorder.step == steps - 1 and not recorder.ended for recorder in others)
+
+    @property
     def made_steps(self) -> bool:
         """Whether any has made a step."""
         return any(recorder.step for recorder in self._recorders.values())

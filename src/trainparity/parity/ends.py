@@ -8,13 +8,13 @@ from torch import Tensor
 
 from trainparity.parity.extent import judged_by
 from trainparity.parity.noise.assumed import OF_TWINS, of_their_way
-from trainparity.parity.noise.distance import ALL, names, ratio, relative, times
+from trainparity.parity.noise.distance import names, ratio, relative, times
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.statistics_at_the_end import judged_by_statistics
 from trainparity.records.base import INFINITE
 from trainparity.records.numbers import exact, number
-from trainparity.records.verdict import Verdict
+from trainparity.records.verdict import Verdict, Worst
 
 
 def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trace], floor: Floor) -> Verdict:
@@ -65,7 +65,7 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         return judged_by_statistics(same, left, right, twins, floor, float(apart[-1]))
     if written:
         return _written(verdict, left, written, off)
-    return _different(judged_by(verdict, "weights at the end", made[0]), left, right, off)
+    return _different(judged_by(verdict, "weights at the end", made[0]), left, right, off, apart)
 
 
 class _End(NamedTuple):
@@ -197,10 +197,19 @@ def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor)
     return verdict.unclear(reason, advice=advice)
 
 
-def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor) -> Verdict:
-    worst = int(off[:-1].argmax())
-    tensor = f"weight {names(left, 'weight')[worst]}" if float(off[worst]) >= float(off[-1]) / 2 else f"weight {ALL}"
-    made = left.layout.made - 1
+def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor, apart: Tensor) -> Verdict:
+    worst, made = int(off[:-1].argmax()), left.layout.made - 1
+    place = worst if float(off[worst]) >= float(off[-1]) / 2 else len(off) - 1
+    tensor = f"weight {names(left, 'weight')[place]}"
+    times_off, distance = float(off[place]), min(float(apart[place]), INFINITE)
+    end = Worst(
+        kind="weight",
+        distance_over_floor=times_off,
+        distance=distance,
+        floor=distance / times_off,
+        step=made,
+        tensor=names(left, "weight")[place],
+    )
     found = {
         "verdict": "different",
         "weights": "different",
@@ -210,6 +219,7 @@ def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor) -> Verd
         "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made}",
         "resolution": None,
         "resolutions": [],
+        "worst": [*(one for one in verdict.worst if one.kind != "weight"), end],
     }
     return verdict.model_copy(update=found | (_of_other_start(left, right, worst) or _of_other_steps(left)))
 

@@ -237,7 +237,7 @@ class Verdict(Record):
             "reason": self.reason,
             "cause": self.cause and f"{self.cause}: {self.explanation}",
             "to change": self.advice,
-            "confirmed": self.confirmation,
+            "second opinion": self.confirmation,
         }
         cells = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items() if text)
         return f"<table>{''.join(cells)}</table>"

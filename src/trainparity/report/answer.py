@@ -28,7 +28,7 @@ def show(answer: Verdict, console: Console) -> None:
     for line in answer.not_compared:
         console.print(Text(f"  {line}", style="yellow"))
     if answer.confirmation and not answer.cause:
-        console.print(Text(f"  confirmed: {answer.confirmation}"))
+        console.print(Text(f"  second opinion: {answer.confirmation}"))
     if answer.resolution is not None:
         seen = number(answer.resolution)
         console.print(Text(f"  a relative error of the gradient beyond {seen} would have been `different`"))
@@ -69,7 +69,7 @@ def show_cause(verdict: Verdict, console: Console) -> None:
     if verdict.weights != "different":
         lines.append(Text(f"  gradients, updates and weights: {verdict.weights}"))
     if verdict.confirmation:
-        lines.append(Text(f"  confirmed: {verdict.confirmation}"))
+        lines.append(Text(f"  second opinion: {verdict.confirmation}"))
     if verdict.operator:
         lines.append(Text(f"  operator: {verdict.operator.sentence}"))
     if verdict.bisection:

@@ -113,7 +113,7 @@ def _explained(name: str, pair: Verdict) -> Iterator[str]:
     elif pair.advice:
         yield f"  - to know more: {_text(pair.advice)}\n"
     if pair.confirmation:
-        yield f"  - confirmed: {_text(pair.confirmation)}\n"
+        yield f"  - second opinion: {_text(pair.confirmation)}\n"
     if pair.operator:
         yield f"  - operator: {_text(pair.operator.sentence)}\n"
     if pair.bisection:

@@ -91,10 +91,10 @@ def second_opinion(
                 kept.keep(unfinished)
             if kept.exit_code:
                 why = f"{command} failed with exit code {kept.exit_code} there"
-                return confirmed(found, f"float64 gave no second opinion: {why}")
+                return confirmed(found, f"float64 gave no answer: {why}")
             more |= kept.float64_takes_more
     except RunError as error:
-        return confirmed(found, f"float64 gave no second opinion: {error}")
+        return confirmed(found, f"float64 gave no answer: {error}")
     return judged_again(found, judge(*places), takes_more=more)
 
 

@@ -93,7 +93,10 @@ def moved_between_steps(difference: Difference) -> set[str]:
     """
     row = difference.row
     if row == 0:
-        return set(difference.left.layout.parameters)
+        counts = difference.numbers("sequence")
+        held = torch.logical_or(*difference.at("held"))
+        # Another optimizer may have moved the rest by then.
+        return set(difference.left.layout.parameters if counts[0] == counts[1] else difference.named(held))
     moved = [moved_since(trace, row) != 0 for trace in difference.traces]  # NaN too
     of_another = moved[0] & moved[1] & ~torch.logical_or(*difference.at("held"))
     return set(difference.named((moved[0] | moved[1]) & ~of_another))

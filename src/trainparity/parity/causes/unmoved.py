@@ -21,18 +21,19 @@ from trainparity.records.numbers import counted
 )
 def steps_left_out(difference: Difference) -> Finding | None:
     """An optimizer that makes no step while another one does."""
-    sequence, row = difference.pair("sequence"), difference.row
+    sequence, steps = difference.pair("sequence"), difference.left.layout.steps
     if sequence is None or int(sequence[0]) == int(sequence[1]):
         return None
-    steps = difference.left.layout.steps
-    if not row or steps[row] != steps[row - 1] + 1:
+    # Of a first step only the next one tells whether others make more of them, or the same before it.
+    row = max(difference.row, 1)
+    if row == len(steps) or steps[row] != steps[row - 1] + 1:
         return None  # nobody knows how many were made in between
-    before = [int(trace.arrays["sequence"][row - 1]) for trace in difference.traces]
-    between = [int(now) - then - 1 for now, then in zip(sequence, before, strict=True)]
+    counts = [trace.arrays["sequence"][row - 1 : row + 1].tolist() for trace in difference.traces]
+    between = [int(now) - int(then) - 1 for then, now in counts]
     if between[0] == between[1]:
         return None
     return Finding(
-        f"before its step {difference.step} the other optimizers make {counted(between[0], 'step')} in "
+        f"before its step {steps[row]} the other optimizers make {counted(between[0], 'step')} in "
         f"{difference.runs[0]} and {between[1]} in {difference.runs[1]}",
         {"steps_of_others": [float(count) for count in between]},
     )
