@@ -71,6 +71,24 @@ def test_a_mask_over_steps_tells_a_language_model_that_returns_as_many(masked: b
     assert found.decide([returned], tokens) is (batch == steps or masked)
 
 
+def test_a_mask_that_a_layer_of_layers_is_given_by_its_place_tells_it() -> None:
+    model = nn.Transformer(FEATURES, 1, 1, 1, 5)
+    found, taken = TimeFirst(model), torch.randn(STEPS, BATCH, FEATURES)
+    tokens, mask = torch.zeros(STEPS, BATCH, dtype=torch.int64), torch.zeros(STEPS, STEPS)
+    found.look(model, (taken, taken, mask, mask), tokens)
+    assert found.decide([torch.zeros(STEPS, BATCH, 5, requires_grad=True)], tokens) is True
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_of_as_many_sequences_as_steps_keys_tell_where_queries_are_normalised(turned: bool) -> None:
+    """As in SASRec (Kang and McAuley, 2018), which turns samples first and gives attention LayerNorm's queries."""
+    layer, tokens = nn.MultiheadAttention(FEATURES, 1), torch.zeros(BATCH, BATCH, dtype=torch.int64)
+    found, made = TimeFirst(layer), torch.randn(BATCH, BATCH, FEATURES)
+    made = made.transpose(0, 1) if turned else made
+    found.look(layer, (nn.LayerNorm(FEATURES)(made), made, made), tokens)
+    assert found.decide([torch.zeros(BATCH, BATCH, 5, requires_grad=True)], tokens) is not turned
+
+
 def test_without_such_a_layer_samples_are_rows_and_a_vector_leaves_it_open() -> None:
     assert TimeFirst(nn.Sequential(nn.Linear(3, 3), nn.GRU(3, 3, batch_first=True))).known is False
     layer = nn.GRU(FEATURES, 5)

@@ -35,16 +35,19 @@ class TimeFirst:
 
         As many sequences as steps tell nothing: then it is whether the model has turned them.
         """
-        if self._said is not None or id(module) not in self._layers or given is None or given.ndim < 2 or not inputs:
+        if self.known is not None or id(module) not in self._layers or given is None or given.ndim < 2 or not inputs:
             return
-        taken = inputs[0]
-        sequences = _sequences(taken)
-        mask = keywords.get("attn_mask")
-        self._masked |= isinstance(mask, Tensor) and mask.ndim == 2 and {*mask.shape} == {len(given)}
+        # Of layers inside of layers any may be given it, as `nn.Transformer` is by position.
+        self._masked |= any(_is_mask(value, len(given)) for value in (*inputs[1:], *keywords.values()))
+        if self._said is not None:
+            return
+        sequences = _sequences(inputs[0])
         if given.shape[0] != given.shape[1]:
             self._said = sequences == given.shape[1] if sequences in given.shape[:2] else None
         elif sequences == len(given):
-            self._said = _in_same_order(taken, given)
+            # Of queries, keys and values what a normalisation returns lies in memory as it is.
+            orders = [_in_same_order(taken, given) for taken in inputs[:3] if _sequences(taken) == sequences]
+            self._said = None if None in orders else all(orders)
 
     def decide(self, returned: Sequence[Tensor], given: Tensor | None) -> bool:
         """Tell whether the model is given time first, by what a pass has returned; alone, where layers are compiled."""
@@ -77,6 +80,11 @@ def _in_same_order(taken: PackedSequence | Tensor, given: Tensor) -> bool | None
     order = taken.sorted_indices
     first = given[0] if order is None else given[0, order]
     return torch.equal(taken.data[: len(given)], first) if taken.data.shape[1:] == given.shape[2:] else None
+
+
+def _is_mask(value: object, steps: int) -> bool:
+    """Tell whether something is a mask over so many steps."""
+    return isinstance(value, Tensor) and value.ndim == 2 and {*value.shape} == {steps}
 
 
 def _sequences(taken: object) -> int | None:
