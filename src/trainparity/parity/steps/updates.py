@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainparity.parity.noise.distance import Compared, norms, sketches, times
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.noise.normalisation import decomposed, turned_by
+from trainparity.parity.noise.normalisation import decomposed, in_lengths, turned_by
 from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.steps.step_pair import StepPair
 
@@ -89,7 +89,8 @@ def parted_before(step: StepPair) -> int | None:
     In a coarse format, and where a matrix is decomposed for its update, weights that other updates have made for some
     steps may still be within the floor. Gradients that are within a quarter of their floor turn updates by half of
     theirs at most, as the part of the numbers that turn, or round the other way, is as large as the gradients are
-    apart, and the distance is its root. Where matrices are decomposed they jump as far whatever gradients are apart.
+    apart, and the distance is its root: but for those of which many numbers are smaller than what gradients are apart,
+    as a layer's whose rows are given little yet. Where matrices are decomposed they jump as far whatever these are.
     """
     rows, jumps = traced_since(step), bool(decomposed(step.left.layout).any())
     known = is_coarse(step.left.layout) or jumps
@@ -99,7 +100,11 @@ def parted_before(step: StepPair) -> int | None:
         return None
     off = {kind: (step.distances(kind)[rows, -1], step.floor[kind][rows, -1]) for kind in _PARTED}
     (start, _), (gradient, noise), (update, width) = (off[kind] for kind in _PARTED)
-    found = (start == 0) & (gradient <= _NEAR * noise) & (update > (_OF_EQUALS if jumps else _NEAR**0.5) * width)
+    turned = turned_by(step.left, step.distances("gradient")) * norms(step.left, "update")
+    width = torch.maximum(
+        (_OF_EQUALS if jumps else _NEAR**0.5) * width, in_lengths(step.left, "update", turned)[rows, -1]
+    )
+    found = (start == 0) & (gradient <= _NEAR * noise) & (update > width)
     places = found[:-1].nonzero().flatten().tolist()
     return rows.start + places[0] if places else None
 
