@@ -248,7 +248,8 @@ def test_a_parameter_that_is_tied_in_one_run_only_is_a_difference_though_a_verdi
     assert (found.verdict, found.cause) == ("different", "weights-not-loaded")
 
 
-def test_another_format_of_the_reduction_is_told_where_both_set_one() -> None:
+def test_another_format_of_the_reduction_is_told_which_is_the_gradients_own_where_none_is_set() -> None:
     none, fp32, bf16 = ({"layout": {"environment": found}} for found in ({}, {REDUCTION: "fp32"}, {REDUCTION: "bf16"}))
     assert judge(fp32, bf16).environment == ["format of reduction: fp32 in left, bf16 in right"]
-    assert judge(none, bf16).environment == []
+    assert judge(none, bf16).environment == ["format of reduction: fp32 in left, bf16 in right"]
+    assert judge(none, fp32).environment == judge(none, none).environment == []

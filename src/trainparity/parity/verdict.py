@@ -26,6 +26,7 @@ from trainparity.parity.noise.widened import Widened
 from trainparity.parity.other_parameters import other_parameters
 from trainparity.parity.recording.code import edited
 from trainparity.parity.recording.conditions import REDUCTION, differing
+from trainparity.parity.recording.formats import name_of
 from trainparity.parity.recording.integrity import flaw
 from trainparity.parity.recording.trace import Layout, Trace, comparable
 from trainparity.parity.steps.difference import Difference
@@ -166,11 +167,14 @@ def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) ->
 
 
 def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what both runs computed with; formats of reduction and loss where both are known."""
+    """Return what both runs computed with; the format of the loss where both are known.
+
+    Where nothing sets a format for the reduction gradients are added up as they are stored.
+    """
     ours, theirs = dict(left.environment), dict(right.environment)
-    if not (REDUCTION in ours and REDUCTION in theirs):
-        for one in (ours, theirs):
-            one.pop(REDUCTION, None)
+    for layout, one in ((left, ours), (right, theirs)):
+        if REDUCTION in ours or REDUCTION in theirs:
+            one.setdefault(REDUCTION, name_of(layout.stored_roundoff))
     if all(units := (left.loss_roundoff, right.loss_roundoff)):
         ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
     return ours, theirs

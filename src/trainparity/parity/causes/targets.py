@@ -77,9 +77,12 @@ def loss_or_targets(difference: Difference) -> Finding | None:
     if max(difference.numbers("judged_elsewhere")):
         evidence["judged_by_another_model"] = True
         also += ", or another model that the loss goes through"
+    what, other = "the model returns the same", "another loss function"
+    if not set(off) & {name for trace in difference.traces for name in trace.layout.outputs}:  # it makes the loss
+        what, other = f"what {some(off)} returns is the same", "other code behind that, another loss function"
     return Finding(
-        f"the model returns the same for the same samples in both runs, and in {difference.runs[1]} the gradient of "
-        f"the loss by it is another one: another loss function, or other targets{also}",
+        f"{what} for the same samples in both runs, and in {difference.runs[1]} the gradient of the loss by it is "
+        f"another one: {other}, or other targets{also}",
         evidence,
     )
 

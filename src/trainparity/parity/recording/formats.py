@@ -32,6 +32,11 @@ def number_format(dtype: torch.dtype) -> NumberFormat:
     return NumberFormat(str(dtype).removeprefix("torch."), torch.finfo(dtype).eps / 2)
 
 
+def name_of(unit_roundoff: float) -> str:
+    """Return the name of the format that rounds so, of those that weights are stored in."""
+    return next((name for name in _NAMES.values() if UNIT_ROUNDOFF[name] == unit_roundoff), "-")
+
+
 def stored_in(model: nn.Module) -> NumberFormat:
     """Return the format that updates round to: that of the coarsest parameter that is trained, if any is."""
     return _coarsest([p.dtype for p in model.parameters() if p.requires_grad] or _dtypes(model))
