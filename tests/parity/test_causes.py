@@ -244,6 +244,9 @@ def called(times: int) -> dict[str, Any]:
     return {"layout": {"calls": dict.fromkeys(ACTIVATIONS[1:], times)}}
 
 
+EXPERTS = ranks_part(rank__weight_apart=torch.tensor([name == "b.weight" for name in SHAPES]).expand(T, P))
+"""Ranks of which each holds another parameter of one name."""
+
 PROVED: dict[str, list[Pair]] = {
     "clipping": [
         ({"ranks": 2, "limit": 9.0}, ranks_part(limit=9.0, rank__clip_norm=torch.tensor([[9.0, 8.0]] * T))),
@@ -358,6 +361,7 @@ PROVED: dict[str, list[Pair]] = {
     ],
     "loss-normalisation": [
         ({"ranks": 2}, {"ranks": 2, "gradients": scaled(2.0, "b.weight"), "rank__micro": NO_MICRO}),
+        (EXPERTS, {**EXPERTS, "gradients": scaled(2.0, "b.weight")}),
         ({}, {"weights": (2.0,)}),
         ({}, {"parts": 2, "weights": (2.0, 2.0)}),
         ({"parts": 2}, {"parts": 2, "weights": (0.75, 1.25)}),

@@ -32,8 +32,10 @@ def divided_otherwise(difference: Difference) -> Finding | None:
         return None
     if not chain.judged or chain.one_sided or chain.other_bits or chain.given_other_bits:
         return None
-    if difference.own_scale is not None and not (backward_makes_equal(difference) and _are_all(difference, names)):
-        return None  # where what a rank makes is seen, and not all of it is changed, it is no sum over ranks
+    if difference.own_scale is not None:  # what a rank makes is seen: unless all of it is changed, it is no sum
+        summed = _are_all(difference, names) or _each_rank_has_its_own(difference, names)
+        if not summed or not backward_makes_equal(difference):
+            return None
     fits = multiples_of_gradients(difference)
     factors, left_over = zip(*(fits[name] for name in names), strict=True)
     if max(left_over) > tolerance_of(difference):
@@ -58,3 +60,11 @@ def _are_all(difference: Difference, names: list[str]) -> bool:
     """Tell whether these are all parameters with a gradient."""
     ours, theirs = difference.norms("gradient")
     return set(names) >= set(difference.named((ours > 0) | (theirs > 0)))
+
+
+def _each_rank_has_its_own(difference: Difference, names: list[str]) -> bool:
+    """Tell whether ranks hold other parameters of these names, as experts, which have a part in the loss of all."""
+    apart = [trace.arrays.get("rank/weight_apart") for trace in difference.traces]
+    if apart[0] is None or apart[1] is None:
+        return False
+    return set(names) <= set(difference.named((apart[0] & apart[1])[difference.row].bool()))
