@@ -114,6 +114,8 @@ def test_what_a_run_is_given_is_checked(tmp_path: Path) -> None:
     for option in ({"twins": -1}, {"steps": -1}, {"interval": 0}):
         with pytest.raises(ValueError, match="it must be at least"):
             trainparity.run("true", tmp_path, **option)
+    with pytest.raises(TypeError, match="comes behind the command"):
+        trainparity.run(str(tmp_path), ["true"])  # type: ignore[arg-type]
     assert Command.of([Path("a b"), "c"]).arguments == ("a b", "c")
 
 

@@ -132,7 +132,7 @@ def run(
         The command's exit code; 0 if it was stopped after `steps`.
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: a number is no integer, or the folder no path.
         ValueError: it is out of range.
         RunError: no optimizer step was recorded, or a twin failed.
         StoppedBySignal: this process got a signal; nothing is kept.
@@ -142,6 +142,8 @@ def run(
 
     for name, value, least in (("twins", twins, 0), ("steps", steps, 0), ("interval", interval, 1)):
         integer(name, value, least)
+    if not isinstance(folder, str | Path):
+        raise TypeError(f"folder: {folder!r}; it is a path, and comes behind the command")
     parsed = Command.parse(command) if isinstance(command, str) else Command.of(command)
     with Runner(several=twins > 0) as runner:
         return record_command(runner, parsed, Path(folder), Settings(steps, interval, twins)).exit_code

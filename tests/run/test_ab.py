@@ -440,6 +440,7 @@ def test_pairs_of_one_moment_do_not_share_a_folder(tmp_path: Path, monkeypatch: 
 MISTAKES = {
     "one command": (["true"], "give two commands, each quoted as one word, and not 1;"),
     "no command": (["''", "true"], "is no command"),
+    "a shell's": (["python a.py < x", "true"], "no shell runs it, whose < is; write sh -c"),
     "an open quote": (["'", "true"], "No closing quotation"),
     "one revision": (["--base", "HEAD", "true"], "give both of --base and --test"),
     "no repository": (["--base", "HEAD", "--test", "HEAD", "true"], "not a git repository"),

@@ -12,6 +12,7 @@ from trainparity.errors import UserError
 from trainparity.records.base import RecordError
 from trainparity.records.check import CheckReport
 from trainparity.records.detail import DETAILS, Detail
+from trainparity.records.numbers import counted
 from trainparity.records.verdict import ParityReport, Verdict
 
 
@@ -51,9 +52,8 @@ def export(
     with exporting.writers(tensorboard, mlflow, found.name) as writers:
         for writer in writers:
             exporting.export(found.verdicts, found.details, writer)
-    print(
-        f"{found.name}: {len(found.verdicts)} verdicts to {' and '.join(map(str, filter(None, (tensorboard, mlflow))))}"
-    )
+    places = " and ".join(map(str, filter(None, (tensorboard, mlflow))))
+    print(f"{found.name}: {counted(len(found.verdicts), 'verdict')} to {places}")
 
 
 def _read(sources: list[Path]) -> Answers:

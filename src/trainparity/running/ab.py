@@ -44,7 +44,9 @@ def record_both(
             say(f"{place.name.upper()}: {command}")
             found = record_main(runner, command, path, settings, place)
             if found.exit_code:
-                raise RunError(f"{place.name.upper()} failed with exit code {found.exit_code}: {command}")
+                raise RunError(
+                    f"{place.name.upper()} failed with exit code {found.exit_code}, so neither run is kept: {command}"
+                )
             kept.append(found)
         if settings.twins and same_bits(unfinished[0], unfinished[1]):
             say("the runs are equal in every bit: no twins are needed")

@@ -28,6 +28,9 @@ _LEFT_OVER_S = 5.0
 """How long what a stopped command leaves behind may take to end."""
 _POLL_S = 1.0
 
+_OF_A_SHELL = ("<", ">", ">>", "<<<", "|", "||", "&", "&&", ";", "2>", "2>&1")
+"""Words by which a shell joins or redirects commands: without one a program would be given them."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -49,6 +52,8 @@ class Command:
             name, _, environment[name] = words.pop(0).partition("=")
         if not words or not words[0]:
             raise RunError(f"{text!r} is no command")
+        if operator := next((word for word in words if word in _OF_A_SHELL), None):
+            raise RunError(f"{text!r}: no shell runs it, whose {operator} is; write sh -c and the command in quotes")
         return cls(tuple(words), environment)
 
     @classmethod
