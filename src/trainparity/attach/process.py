@@ -114,7 +114,7 @@ class Process:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
-        if self._waits and os.getpid() == self._pid and optimizer is self._recorded.leading:
+        if self._waits and os.getpid() == self._pid and self._recorded.begins_with(optimizer):
             self._stop()  # the others have made no step
         if not self._pid:
             if self._session.over:

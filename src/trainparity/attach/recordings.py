@@ -40,10 +40,9 @@ class Recordings:
         """The first recorded optimizer and its Recorder; None: nothing is recorded."""
         return next(iter(self._recorders.items()), None)
 
-    @property
-    def leading(self) -> "Optimizer | None":
-        """The first recorded optimizer."""
-        return self.first[0] if self.first else None
+    def begins_with(self, optimizer: "Optimizer") -> bool:
+        """Tell whether an optimizer is the first recorded one, or a member of that."""
+        return self.first is not None and self.as_recorded(optimizer) is self.first[0]
 
     def others_follow(self, steps: int) -> bool:
         """Tell whether another recorded optimizer is one step short: it makes that behind the first one's."""
