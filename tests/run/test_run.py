@@ -533,6 +533,18 @@ for step in range(1000):
 """
 
 
+EVERY_OTHER = "    first.step()\n    if step % 2 == 0: last.step()"
+
+
+def test_steps_that_others_make_now_and_then_belong_to_the_last_iteration_too(tmp_path: Path) -> None:
+    now_and_then = OF_PARTS.replace("    first.step()\n    last.step()", EVERY_OTHER)
+    write(tmp_path, now_and_then)
+    write(tmp_path, now_and_then.replace(EVERY_OTHER, "\n".join(EVERY_OTHER.split("\n")[::-1])), "other.py")
+    commands = f"{python()} train.py", f"{python()} other.py"
+    done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
+    assert done.returncode == 0 and "with SGD, 3 of Sequential with Adam" in done.stderr, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("steps", "code", "says"),
     [

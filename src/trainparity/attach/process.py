@@ -37,7 +37,7 @@ class Process:
         """The process that trains; a child that it forks inherits this object and must not write."""
         self._stopped = False
         self._waits = False
-        """Whether the script stops when others have made the step that belongs to the last one of the first."""
+        """Whether the script stops where the next iteration begins: others may make steps that belong to this one."""
         self._first_pass = FirstPass(self._called)
         self._first_backward: FirstBackward
         self._made_steps: Callable[[int], None] = lambda count: None
@@ -115,7 +115,7 @@ class Process:
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
         if self._waits and os.getpid() == self._pid and self._recorded.begins_with(optimizer):
-            self._stop()  # the others have made no step
+            self._stop()  # no module was called
         if not self._pid:
             if self._session.over:
                 return
@@ -190,8 +190,6 @@ class Process:
         made = self._optimizers.count_step(optimizer)
         if limit and made >= limit:
             self._stop()  # the first recorded optimizer makes no more steps, or nothing is recorded here
-        if self._waits and not self._recorded.others_follow(limit):
-            self._stop()
 
     def _after_step(self, optimizer: "Optimizer", recorder: "Recorder") -> None:
         """Go on, or stop, after a step of the first recorded optimizer."""
@@ -207,9 +205,21 @@ class Process:
         if recorder.step == 1:
             self._session.mark("step")
         if limit and (recorder.step >= limit or recorder.ended):
-            self._waits = not recorder.ended and self._recorded.others_follow(limit)
-            if not self._waits:
+            if recorder.ended or not self._recorded.several:
                 self._stop()
+            self._wait_for_others()
+
+    def _wait_for_others(self) -> None:
+        """Stop the script where the next module is called, unless another optimizer's step is due behind that."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        def called(*_: Any) -> None:
+            going_on = os.getpid() != self._pid or self._stopped
+            if not going_on and not self._recorded.others_follow(self._session.plan.steps):
+                self._stop()
+
+        self._waits = True
+        register_module_forward_pre_hook(sys.modules["torch._compile"]._disable_dynamo(called))
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""

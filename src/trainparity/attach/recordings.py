@@ -44,8 +44,13 @@ class Recordings:
         """Tell whether an optimizer is the first recorded one, or a member of that."""
         return self.first is not None and self.as_recorded(optimizer) is self.first[0]
 
+    @property
+    def several(self) -> bool:
+        """Whether others are recorded beside the first."""
+        return len(self._recorders) > 1
+
     def others_follow(self, steps: int) -> bool:
-        """Tell whether another recorded optimizer is one step short: it makes that behind the first one's."""
+        """Tell whether another recorded optimizer is one step short, as a generator's behind its critic's last."""
         others = [*self._recorders.values()][1:]
         return any(recorder.step == steps - 1 and not recorder.ended for recorder in others)
 
