@@ -533,6 +533,23 @@ for step in range(1000):
 """
 
 
+def test_optimizers_that_are_recorded_as_one_stop_behind_as_many_steps_in_any_order(tmp_path: Path) -> None:
+    three = OF_PARTS.replace("last = ", "middle = torch.optim.SGD(model[2].parameters(), lr=0.1)\nlast = ")
+    three = three.replace("nn.Linear(8, 1))", "nn.Linear(8, 1))\nhead = nn.Linear(1, 1)")
+    three = three.replace("Adam(model[2]", "Adam(head").replace("    model(torch", "    head(model(torch")
+    three = three.replace("4)).square()", "4))).square()").replace(
+        "    first.step()", "    first.step()\n    middle.step()"
+    )
+    write(tmp_path, three)
+    other = three.replace("    first.step()\n", "").replace("    last.step()", "    last.step()\n    first.step()")
+    write(tmp_path, other, "other.py")
+    commands = f"{python()} train.py", f"{python()} other.py"
+    done = trainparity("ab", "--twins", 1, "--steps", 5, "--folder", "runs", *commands, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "5 optimizer steps of Sequential (49 parameters) with SGD, 5 of Linear with Adam, then stopped"
+    assert done.stderr.count(said) == 2, done.stderr
+
+
 EVERY_OTHER = "    first.step()\n    if step % 2 == 0: last.step()"
 
 

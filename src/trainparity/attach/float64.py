@@ -6,6 +6,7 @@ single precision goes with that, as a cast to bf16 of the script's own, it is to
 (https://docs.pytorch.org/docs/stable/notes/extending.html#extending-all-torch-api-with-modes)
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
@@ -67,6 +68,7 @@ class Float64(TorchFunctionMode):
         if _is_coarse(given.get("out")):  # as what a loader's worker puts a batch together in
             return func(*args, **given)
         if _takes_bytes(name, args, given):
+            given = {"dtype": torch.float32, **given} if name == "from_file" else given
             return tree_map(self.widened, func(*args, **given))
         first = 1 if name.endswith("_") or name == "__setitem__" else 0  # which is changed in place
         args = (*args[:first], *(tree_map(self.widened, value) for value in args[first:]))
@@ -102,21 +104,25 @@ def _takes_bytes(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) ->
         return of_a_format and not (args[0].is_floating_point() or args[0].is_complex())
     if name == "new":  # as a loader's worker makes what it puts a batch together in
         return isinstance(args[-1], torch.TypedStorage)
-    return name in ("frombuffer", "from_file") or (name == "asarray" and isinstance(args[0], _BYTES))
+    return name == "from_file" or (name == "asarray" and isinstance(args[0], _BYTES))
 
 
-_BYTES = (bytes, bytearray, memoryview, mmap)
+_BYTES = (bytes, bytearray, memoryview, mmap, array)
 
 
 class _Rebuilt:
-    """What `torch.load`, `pickle` and a loader's workers make tensors by, of bytes in the format that was written."""
+    """What `torch.load`, `pickle`, a loader's workers and NumPy make tensors by, of bytes as they were written.
+
+    Widened at once: what a loop writes in place goes into a tensor, and not into a wider copy of a view of it.
+    """
 
     def __init__(self, widened: Callable[[object], object]) -> None:
         self._widened, self._filled = widened, True
 
     def patch(self) -> None:
         """Let tensors be read as they were written, and widened then."""
-        torch.load = self._as_written(torch.load)
+        for name in ("load", "from_numpy", "frombuffer"):
+            setattr(torch, name, self._as_written(getattr(torch, name)))
         torch.serialization._legacy_load = self._later(torch.serialization._legacy_load)
         for name in ("_rebuild_tensor", "_rebuild_tensor_v3"):
             setattr(torch._utils, name, self._as_written(getattr(torch._utils, name)))
@@ -137,11 +143,14 @@ class _Rebuilt:
         def called(*args: Any, **keywords: Any) -> Any:
             self._filled = False
             try:
-                return original(*args, **keywords)
+                return tree_map(self._filled_later, original(*args, **keywords))
             finally:
                 self._filled = True
 
         return called
+
+    def _filled_later(self, read: object) -> object:
+        return read.double() if isinstance(read, torch.nn.Module) else self._widened(read)
 
 
 def compute_in_float64(tell: Tell = _tell_nobody) -> None:

@@ -167,7 +167,7 @@ class Process:
         atexit.register(self._at_exit)  # exit functions run last first: this one after the Recorders'
         self._recorded.record_all(first, called)
         if self._recorded.joint is not None:
-            self._recorded.joint.register_step_post_hook(self._stepped)  # after the Recorder's
+            self._recorded.joint.on_ended = self._stepped  # after the Recorder's
         call_before_exit(self._at_exit)
         if (step := self._session.plan.operators) is not None and ranks.rank() == 0:
             from trainparity.attach.operators import OperatorWindow

@@ -62,7 +62,7 @@ class _Kinks:
 
     def _look_at(self, window: slice) -> None:
         goes_on, met, places = {*self._left.layout.rows_that_go_on()}, False, list[frozenset[int]]()
-        of_loss = list[int]()
+        of_loss, chance = list[int](), 1.0
         for row in range(window.start, window.stop):
             if met:
                 self.moved[row] = FURTHER * self._parted[row]
@@ -76,8 +76,9 @@ class _Kinks:
             if is_one_unit(places):  # which is no chance
                 del self.rows[-len(places) :]
                 return
-            of_loss += [row] if self._loss_hardly_turns(row) else []
-            if len(of_loss) > 1:  # nor is that
+            if (turns := self._chance_of_loss(row)) < 1:
+                of_loss, chance = [*of_loss, row], chance * turns
+            if len(of_loss) > 1 and chance < _HARDLY:  # nor is that
                 del self.rows[self.rows.index(of_loss[0]) :]
                 return
 
@@ -173,11 +174,11 @@ class _Kinks:
         """Return how many of a module's numbers turn for the weights that are parted, about."""
         return math.ceil(self._numbers[row, place] * self.apart["start"][row, -1]) if self.moved[row] else 0
 
-    def _loss_hardly_turns(self, row: int) -> bool:
-        """Tell whether the loss jumps in a step, and hardly any of what it is made of lies so near to a kink."""
+    def _chance_of_loss(self, row: int) -> float:
+        """Return the chance that something a loss is made of lies so near to a kink; 1: no loss jumps in the step."""
         turned = self._beyond("activation_gradient", row) & self._ends
-        numbers = self._numbers[row][turned].sum() * _MADE_OF_EACH
-        return bool(turned.any() and numbers * self._parted[row].clamp(min=self._left.layout.unit_roundoff) < _HARDLY)
+        numbers = float(self._numbers[row][turned].sum()) * _MADE_OF_EACH
+        return numbers * max(float(self._parted[row]), self._left.layout.unit_roundoff) if numbers else 1.0
 
     def _is_one_loss(self, row: int) -> bool:
         """Tell whether both runs have one loss in a step: its own kinks, as of a distance, leave it the same."""
@@ -205,8 +206,8 @@ _ALONG = 0.5
 _CARRIED = 4
 """Times that gradients of parameters are further apart than what comes back to modules; 1.4 were seen."""
 
-_MADE_OF_EACH, _HARDLY = 16, 0.01
-"""Numbers that a loss makes of each that it is given, as by pairs; the chance that one turns, which is none twice."""
+_MADE_OF_EACH, _HARDLY = 64, 1e-4
+"""Numbers that a loss makes of each that it is given, as by pairs; the chance of several steps which is none."""
 
 _WITHIN = 4
 """Times the jump of a kink that is excused there, whatever the margin is."""

@@ -33,6 +33,8 @@ class Joint(torch.optim.Optimizer):
         """Whether gradients are kept until the step ends; the members' loop may drop each after its update."""
         self._before: OrderedDict[int, Callable[..., Any]] = OrderedDict()
         self._after: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+        self.on_ended: Callable[[Joint], None] | None = None
+        """Called when a step has ended, after all hooks: some come last anew in each step."""
         self.stepped: list[torch.optim.Optimizer] = []
         """The members that have made the step that ends, or the last one."""
         self._made: set[int] = set()
@@ -164,6 +166,8 @@ class Joint(torch.optim.Optimizer):
             hook(self, (), {})
         for parameter, had in left.items():
             parameter.grad = had
+        if self.on_ended:
+            self.on_ended(self)
 
 
 def joined(optimizers: Any) -> Any:
