@@ -113,8 +113,6 @@ class NoiseFloor:
         """
         apart, (ours, theirs) = distances(self.reference, twin, kind), (norms(t, kind) for t in (self.reference, twin))
         lost = (theirs == 0) & (ours > _LARGE * torch.linalg.vector_norm(ours, dim=1, keepdim=True))
-        if kind == "gradient":  # signs of one number's terms add up to zero by chance
-            lost &= torch.tensor([numbers >= FEW for numbers in self.reference.layout.numbers().values()])
         if kind == "update":  # weights in bf16 take no update that is less than half of their last place
             lost &= ours > 2 * stored_rounding(self.reference)
             lost &= self._floors["gradient"][:, :-1] < NOTHING_ELSE
