@@ -205,17 +205,18 @@ class Process:
         if recorder.step == 1:
             self._session.mark("step")
         if limit and (recorder.step >= limit or recorder.ended):
-            if recorder.ended or not self._recorded.several:
+            if self._recorded.several and not recorder.ended:
+                self._wait_for_others()
+            else:
                 self._stop()
-            self._wait_for_others()
 
     def _wait_for_others(self) -> None:
         """Stop the script where the next module is called, unless another optimizer's step is due behind that."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         def called(*_: Any) -> None:
-            going_on = os.getpid() != self._pid or self._stopped
-            if not going_on and not self._recorded.others_follow(self._session.plan.steps):
+            records = os.getpid() == self._pid and not self._stopped
+            if records and not self._recorded.others_follow(self._session.plan.steps):
                 self._stop()
 
         self._waits = True
