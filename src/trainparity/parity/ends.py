@@ -200,7 +200,7 @@ def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor)
 def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor, apart: Tensor) -> Verdict:
     worst, made = int(off[:-1].argmax()), left.layout.made - 1
     place = worst if float(off[worst]) >= float(off[-1]) / 2 else len(off) - 1
-    tensor = f"weight {names(left, 'weight')[place]}"
+    name = names(left, "weight")[place]
     times_off, distance = float(off[place]), min(float(apart[place]), INFINITE)
     end = Worst(
         kind="weight",
@@ -208,15 +208,15 @@ def _different(verdict: Verdict, left: Trace, right: Trace, off: Tensor, apart: 
         distance=distance,
         floor=distance / times_off,
         step=made,
-        tensor=names(left, "weight")[place],
+        tensor=name,
     )
     found = {
         "verdict": "different",
         "weights": "different",
         "step": made,
-        "tensor": tensor,
+        "tensor": f"weight {name}",
         "distance_over_floor": max(verdict.distance_over_floor or 0.0, float(off.max())),
-        "reason": f"{tensor} is {number(float(off.max()))} x the noise floor apart after the last step, {made}",
+        "reason": f"weight {name} is {number(float(off.max()))} x the noise floor apart after the last step, {made}",
         "resolution": None,
         "resolutions": [],
         "worst": [*(one for one in verdict.worst if one.kind != "weight"), end],

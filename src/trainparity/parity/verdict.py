@@ -172,8 +172,8 @@ def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, 
     Where nothing sets a format for the reduction gradients are added up as they are stored.
     """
     ours, theirs = dict(left.environment), dict(right.environment)
-    for layout, one in ((left, ours), (right, theirs)):
-        if REDUCTION in ours or REDUCTION in theirs:
+    if REDUCTION in ours or REDUCTION in theirs:
+        for layout, one in ((left, ours), (right, theirs)):
             one.setdefault(REDUCTION, name_of(layout.stored_roundoff))
     if all(units := (left.loss_roundoff, right.loss_roundoff)):
         ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.recording.trace import Trace
+from trainparity.parity.recording.trace import Layout, Trace
 from trainparity.records.base import INFINITE
 
 Judged = Literal["gradient", "update", "weight", "buffer"]
@@ -46,6 +46,11 @@ def distances(left: Trace, right: Trace, kind: Compared) -> Tensor:
             nobodys = nobodys | _moved_beside(left, right)
         apart, ours = apart.masked_fill(nobodys, 0.0), ours.masked_fill(nobodys, 0.0)
     return relative(apart, ours)
+
+
+def sizes(layout: Layout) -> Tensor:
+    """Return how many numbers each parameter has: int64 [P]."""
+    return torch.tensor([*layout.numbers().values()], dtype=torch.int64)
 
 
 def relative(apart: Tensor, lengths: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainparity.parity.noise.cancelling_biases import of_cancelling_biases, of_one_sided_means
-from trainparity.parity.noise.distance import KINDS, Compared, distances, names, norms, ratio, with_all
+from trainparity.parity.noise.distance import KINDS, Compared, distances, names, norms, ratio, sizes, with_all
 from trainparity.parity.noise.jumps import jumping, without_jumps
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import (
@@ -223,7 +223,7 @@ def _of_few_numbers(reference: Trace, apart: Tensor) -> Tensor:
     where its rounding is not: the root mean square over all steps and twins stands for both.
     """
     lengths = norms(reference, "weight").double()
-    few = torch.tensor([numbers < FEW for numbers in reference.layout.numbers().values()])
+    few = sizes(reference.layout) < FEW
     absolute = (apart[..., :-1] * lengths).square().nanmean((0, 1)).sqrt()
     floor = torch.where(few & (lengths > 0), absolute / lengths, 0.0).nan_to_num(0.0, posinf=0.0)
     return torch.nn.functional.pad(floor, (0, 1))

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Compared, norms, relative
+from trainparity.parity.noise.distance import Compared, norms, relative, sizes
 from trainparity.parity.noise.margin import MARGIN, margin_of
 from trainparity.parity.recording.sketch import LEVELS
 from trainparity.parity.recording.trace import Layout, Trace
@@ -60,9 +60,9 @@ def turned_by(reference: Trace, gradient: Tensor) -> Tensor:
     Returns:
         Relative L2 distances, [T, tensors]; zeros for what an optimizer updates that does no such thing.
     """
-    sizes, levels = _sizes(reference.layout), reference.arrays["gradient/levels"]
+    numbers, levels = sizes(reference.layout).double(), reference.arrays["gradient/levels"]
     noise = gradient[:, :-1, None] / _middles()
-    few = ((levels > 0) & (noise * sizes.sqrt()[:, None] > 1)).any(-1) * (_ALONE / sizes).clamp(max=1)
+    few = ((levels > 0) & (noise * numbers.sqrt()[:, None] > 1)).any(-1) * (_ALONE / numbers).clamp(max=1)
     many = levels * noise.clamp(max=_TURNED) ** 2
     return (many.sum(-1) + few * _TURNED**2).sqrt() * _is_normalised(reference.layout)
 
@@ -79,9 +79,9 @@ def of_nothing(reference: Trace, kind: Literal["update", "weight"], noisy: Tenso
     """
     updates = norms(reference, "update").double()
     cancel = noisy & (norms(reference, "gradient") == 0).all(0) & ~_is_linear(reference.layout)
-    sizes = _sizes(reference.layout).sqrt()
-    largest = (updates / sizes.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
-    moved = torch.where(cancel, largest * sizes, 0.0)
+    lengths = sizes(reference.layout).double().sqrt()
+    largest = (updates / lengths.clamp(min=1)).nan_to_num(0.0, posinf=0.0).amax(1, keepdim=True)
+    moved = torch.where(cancel, largest * lengths, 0.0)
     return of_moved(reference, kind, moved * _TURNED / margin_of(reference.layout, MARGIN))
 
 
@@ -132,10 +132,6 @@ _DECOMPOSING = ("muon", "shampoo", "soap", "scion", "dion")
 def _is_normalised(layout: Layout) -> Tensor:
     """Tell which parameters may have updates of which each element is divided by its own size: bool [P]."""
     return ~(_is_linear(layout) | _decomposed_always(layout))
-
-
-def _sizes(layout: Layout) -> Tensor:
-    return torch.tensor([*layout.numbers().values()], dtype=torch.float64)
 
 
 def _middles() -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, norms
+from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distances, norms, sizes
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.twins import FEW, seen_as
@@ -70,8 +70,7 @@ class _WithoutKinks(Widened):
         rounded = max(_ROUNDED, _UNITS * self._reference.layout.unit_roundoff)
         narrow = (_TWINS * noise).clamp(min=rounded) / margin_of(self._reference.layout, MARGIN)
         if kind == "gradient":  # of one number, as a bias in front of a softmax, what is left over is any by chance
-            few = [numbers < FEW for numbers in self._reference.layout.numbers().values()]
-            narrow[:, torch.tensor([*few, False])] = torch.inf
+            narrow[:, :-1][:, sizes(self._reference.layout) < FEW] = torch.inf
         return torch.where(self._rows[:, None], torch.minimum(floor, narrow), floor)
 
 

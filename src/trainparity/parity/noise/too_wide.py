@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainparity.parity.noise.distance import distances, names, norms
+from trainparity.parity.noise.distance import distances, names, norms, sizes
 from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.resolution import gradient_width, update_width
@@ -54,7 +54,7 @@ def _another_update(left: Trace, right: Trace, floor: Floor) -> str | None:
     if not is_coarse(left.layout) or not floor.calibrated:
         return None
     apart, limit = distances(left, right, "update")[:, :-1], floor["update"][:, :-1]
-    many = torch.tensor([numbers >= _MANY for numbers in left.layout.numbers().values()])
+    many = sizes(left.layout) >= _MANY
     found = (many & (apart > LOST / 2) & (apart > APART * limit)).nonzero().tolist()
     if not found:
         return None
@@ -81,7 +81,7 @@ def _chance_alone(left: Trace, floor: Floor) -> str | None:
         return None
     begins = left.layout.rows_that_begin()
     lengths = norms(left, "gradient")[begins]
-    several = torch.tensor([numbers >= _SEVERAL for numbers in left.layout.numbers().values()])
+    several = sizes(left.layout) >= _SEVERAL
     large = lengths > _NO_SMALL_PART * torch.linalg.vector_norm(lengths, dim=1, keepdim=True)
     widths = floor["gradient"][begins][:, :-1]
     found = (several & large & (widths >= NOTHING_ELSE)).nonzero().tolist()

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Judged, distances, norms, sketches
+from trainparity.parity.noise.distance import Judged, distances, norms, sizes, sketches
 from trainparity.parity.noise.normalisation import amplified, decomposed
 from trainparity.parity.noise.rounding import rounding
 from trainparity.parity.recording.code import edited
@@ -196,7 +196,7 @@ def _growth(reference: Trace, twin: Trace, others: Sequence[Trace], kind: Judged
 
 def _judged(reference: Trace) -> Tensor:
     """Return which parameters tell in a step: those held, with a gradient, and too many numbers for chance: [T, P]."""
-    sized = torch.tensor([numbers >= FEW for numbers in reference.layout.numbers().values()])
+    sized = sizes(reference.layout) >= FEW
     return sized & reference.arrays["held"] & (norms(reference, "gradient") > 0)
 
 

@@ -7,7 +7,7 @@ matrix turns a little of a gradient into much of an update. Where gradients agre
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import Compared, norms, sketches, times
+from trainparity.parity.noise.distance import Compared, norms, sizes, sketches, times
 from trainparity.parity.noise.margin import is_coarse
 from trainparity.parity.noise.normalisation import decomposed, in_lengths, turned_by
 from trainparity.parity.noise.rounding import rounding
@@ -125,7 +125,7 @@ def _explained(step: StepPair) -> Tensor:
     basis = torch.nn.functional.normalize(torch.stack(known, 2), dim=1)
     target = torch.nn.functional.normalize(differs, dim=1)[..., None]
     left_over = target - basis @ (torch.linalg.pinv(basis, rtol=_INDEPENDENT) @ target)
-    enough = torch.tensor([numbers >= _NUMBERS for numbers in left.layout.numbers().values()])
+    enough = sizes(left.layout) >= _NUMBERS
     unexplained: Tensor = torch.linalg.vector_norm(left_over, dim=(1, 2))
     return enough & (unexplained < _LEFT_OVER)
 
