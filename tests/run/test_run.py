@@ -550,6 +550,16 @@ def test_optimizers_that_are_recorded_as_one_stop_behind_as_many_steps_in_any_or
     assert done.stderr.count(said) == 2, done.stderr
 
 
+def test_a_compiled_function_of_one_graph_is_stopped_behind_the_steps_of_all_too(tmp_path: Path) -> None:
+    """Dynamo would have to trace a hook that is called where the next iteration begins, and refuses."""
+    compiled = OF_PARTS.replace(
+        "for step", "made = torch.compile(lambda given: model(given), fullgraph=True, backend='eager')\nfor step"
+    ).replace("    model(torch", "    made(torch")
+    command = "run", "runs/a", "--twins", 0, "--steps", 5, "--", python(), write(tmp_path, compiled)
+    done = trainparity(*command, cwd=tmp_path)
+    assert done.returncode == 0 and "SGD, 5 of Sequential with Adam, then stopped" in done.stderr, done.stderr
+
+
 EVERY_OTHER = "    first.step()\n    if step % 2 == 0: last.step()"
 
 

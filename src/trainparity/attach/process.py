@@ -114,7 +114,7 @@ class Process:
         """Attach late where no forward pass of a module came before the step: closures, models used by functions."""
         if self._stopped:  # the script has caught SystemExit and trains on
             leave_now()
-        if self._waits and os.getpid() == self._pid and self._recorded.begins_with(optimizer):
+        if self._waits and os.getpid() == self._pid and self._recorded.made(self._session.plan.steps, optimizer):
             self._stop()  # no module was called
         if not self._pid:
             if self._session.over:
@@ -211,7 +211,10 @@ class Process:
                 self._stop()
 
     def _wait_for_others(self) -> None:
-        """Stop the script where the next module is called, unless another optimizer's step is due behind that."""
+        """Stop the script where the next module is called, unless another optimizer's step is due behind that.
+
+        Where something is compiled, Dynamo would trace that hook: there it is where an optimizer makes its next step.
+        """
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         def called(*_: Any) -> None:
@@ -220,7 +223,9 @@ class Process:
                 self._stop()
 
         self._waits = True
-        register_module_forward_pre_hook(sys.modules["torch._compile"]._disable_dynamo(called))
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is None or not dynamo.counters["stats"]:
+            register_module_forward_pre_hook(sys.modules["torch._compile"]._disable_dynamo(called))
 
     def _stop(self) -> None:
         """End the script: all ranks stand after the same step, and wait for each other and the trace."""

@@ -40,9 +40,10 @@ class Recordings:
         """The first recorded optimizer and its Recorder; None: nothing is recorded."""
         return next(iter(self._recorders.items()), None)
 
-    def begins_with(self, optimizer: "Optimizer") -> bool:
-        """Tell whether an optimizer is the first recorded one, or a member of that."""
-        return self.first is not None and self.as_recorded(optimizer) is self.first[0]
+    def made(self, steps: int, optimizer: "Optimizer") -> bool:
+        """Tell whether a recorded optimizer, or that of which one is a member, has made so many steps."""
+        recorder = self._recorders.get(self.as_recorded(optimizer))
+        return recorder is not None and recorder.step >= steps
 
     @property
     def several(self) -> bool:
