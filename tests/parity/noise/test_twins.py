@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import trainparity
 from tests.support.against_twins import compared, train_towards_one
 from tests.support.synthetic import all_but, scaled, trace, twins
 from trainparity.parity.noise.floor import NoiseFloor
@@ -118,3 +119,30 @@ def test_twins_of_a_single_matrix_whose_state_is_coarse_are_twins(seed: int, tmp
         train_towards_one(model, CoarseMomentum(model.parameters()), torch.randn(6, 32, 256), folder, twin, parts=parts)
 
     assert compared(train, partial(train, parts=2), tmp_path).verdict == "equivalent"
+
+
+def test_a_twin_that_meets_a_kink_of_the_loss_is_a_twin(tmp_path: Path) -> None:
+    """As of total variation, whose sign turns where two neighbours are equal: all gradients part at once, by little."""
+
+    def train(folder: Path, twin: int, parts: int = 1) -> None:
+        torch.manual_seed(4)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GELU(), nn.Conv2d(8, 3, 3, padding=1))
+        optimizer, draws = torch.optim.Adam(model.parameters(), lr=1e-3), torch.Generator().manual_seed(104)
+        with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+            for _ in range(8):
+                optimizer.zero_grad()
+                for images in torch.rand(4, 3, 16, 16, generator=draws).chunk(parts):
+                    made = model(images)
+                    varies = sum(made.diff(dim=axis).abs().mean() for axis in (2, 3))
+                    (((made - images).square().mean() + 0.1 * varies) / parts).backward()
+                optimizer.step()
+
+    assert compared(train, partial(train, parts=2), tmp_path).verdict == "equivalent"
+
+
+def test_noise_that_a_twin_adds_to_its_gradients_is_no_kink() -> None:
+    def noisy(step: int, gradients: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: found + 0.01 * torch.randn_like(found) for name, found in gradients.items()}
+
+    found = of_another_run(trace(), [trace(twin=1), trace(twin=2, gradients=noisy)])
+    assert found is not None and "in every parameter at once" in found

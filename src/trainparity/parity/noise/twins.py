@@ -147,7 +147,7 @@ def _parts(
         limit = _ALONE if alone or (kind == "update" and len(found) == 1) else _AT_ONCE
         if not bool((found > (limit if kind == "update" else _AT_ONCE)).any()):
             continue
-        if not bool((found > limit).all()):
+        if not bool((found > limit).all()) or (kind == "gradient" and _at_kink_of_loss(reference, twin, row)):
             return None
         apart = exact(float(distances(reference, twin, kind)[row, -1]), 2)
         agree = " of gradients that agree," if kind == "update" else ""
@@ -206,6 +206,32 @@ def _decided_elsewhere(reference: Trace, twin: Trace, row: int) -> bool:
     return bool(searched[0] != searched[1]) or any(
         bool(reference.arrays[name][row].any()) for name in ("made_elsewhere", "judged_elsewhere")
     )
+
+
+def _at_kink_of_loss(reference: Trace, twin: Trace, row: int) -> bool:
+    """Tell whether gradients turn for a kink of the loss, as of a distance: it and all modules' outputs agree there.
+
+    What comes back to the modules turns as well. Another factor, or term, moves the loss or gradients along themselves.
+    """
+    twin = seen_as(reference, twin)
+    losses = torch.stack([trace.arrays["rank/loss"][row].mean().double() for trace in (reference, twin)])
+    passed, back = (
+        float(distances(reference, twin, kind)[row].max()) for kind in ("activation", "activation_gradient")
+    )
+    rounded = _AT_ONCE * max(float(distances(reference, twin, "start")[row, -1]), reference.layout.unit_roundoff)
+    if not (passed <= rounded and bool((losses[1] - losses[0]).abs() <= rounded * losses[0].abs())):
+        return False
+    whole, other = (sketches(trace, "gradient")[row].flatten() for trace in (reference, twin))
+    across = bool(torch.cosine_similarity(other - whole, whole, dim=0).abs() <= _ACROSS)
+    part = float(torch.linalg.vector_norm(other - whole) / torch.linalg.vector_norm(whole))
+    return across and part <= min(_OF_A_KINK, _CARRIED * back)
+
+
+_ACROSS, _OF_A_KINK = 0.5, 0.1
+"""Cosine of the angle between a gradient and what a kink adds to it, and the part of it that this may be, at most."""
+
+_CARRIED = 4
+"""Times that gradients of parameters are further apart than what comes back to modules."""
 
 
 FEW = 8
