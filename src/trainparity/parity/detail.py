@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainparity.parity.noise.distance import ALL, KINDS, Compared, distances, multiples, names, norms
+from trainparity.parity.noise.distance import ALL, KINDS, Compared, distances, names, norms
 from trainparity.parity.noise.floor import Floor
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.steps.identities import other_samples
+from trainparity.parity.worst import worst_tensors
 from trainparity.records.base import INFINITE, significant
 from trainparity.records.detail import COLUMNS, ROWS, Detail, Fact, Numbers, Strip
-from trainparity.records.verdict import Worst
 
 _FACTS = {
     "loss": "loss",
@@ -48,7 +48,7 @@ def describe(left: Trace, right: Trace, floor: Floor, twins: Sequence[Trace]) ->
         left=left.layout.checksum,
         right=right.layout.checksum,
         strips=[_strip(left, right, floor, kind) for kind in kinds if len(names(left, kind)) > 1],
-        worst=_largest(left, right, floor),
+        worst=worst_tensors(left, right, floor, _LARGEST),
         steps=[left.layout.steps[row] for row in rows],
         facts=[
             *(fact for name in _FACTS if (fact := _fact(name, left, right, twins, rows))),
@@ -80,32 +80,6 @@ def _lengths(trace: Trace, kind: Compared) -> list[Numbers]:
     each = norms(trace, kind)
     whole = torch.linalg.vector_norm(each, dim=1, keepdim=True)
     return [_numbers(row, 4) for row in torch.cat([whole, each], dim=1).T]
-
-
-def _largest(left: Trace, right: Trace, floor: Floor) -> list[Worst]:
-    """Return the tensors that are the most times their floor away, each once, in its worst kind at its worst step."""
-    found = []
-    for kind in KINDS:
-        off = multiples(left, right, kind, floor[kind])[:, :-1].nan_to_num(0)
-        if not off.numel():
-            continue
-        apart, highest = distances(left, right, kind), off.max(0)
-        for column in highest.values.topk(min(_LARGEST, off.shape[1])).indices.tolist():
-            row = int(highest.indices[column])
-            found.append(
-                Worst(
-                    kind=kind,
-                    distance_over_floor=float(highest.values[column]),
-                    distance=min(float(apart[row, column]), INFINITE),
-                    floor=min(float(floor[kind][row, column]), INFINITE),
-                    step=left.layout.steps[row],
-                    tensor=names(left, kind)[column],
-                )
-            )
-    # Of a tensor that is off in several kinds the largest stays: the last one that the dictionary is given.
-    ordered = sorted(found, key=lambda worst: worst.distance_over_floor)
-    largest = {worst.tensor: worst for worst in ordered if worst.distance_over_floor > 0}
-    return sorted(largest.values(), key=lambda worst: -worst.distance_over_floor)[:_LARGEST]
 
 
 def _thinned(length: int) -> list[int]:

@@ -9,7 +9,8 @@ from trainparity.parity.detail import describe
 from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.recording.trace import Trace
-from trainparity.parity.verdict import Run, judge, series
+from trainparity.parity.verdict import Run, judge
+from trainparity.parity.worst import worst_of_steps
 from trainparity.records import layout
 from trainparity.records.base import write_csv
 from trainparity.records.curves import CurveReport, CurveResult
@@ -49,7 +50,7 @@ def compare_pairs(params: Params, runs: Path, reports: Path) -> ParityReport:
             noise = floor(reference)
             assert noise is not None
             width = of_two_runs(left.trace, right.trace, noise)
-            rows += [(name, *row) for row in series(left.trace, right.trace, width)]
+            rows += [(name, *row) for row in worst_of_steps(left.trace, right.trace, width)]
             # Twins are of the reference: of two other runs they measure the floor, and no band around the left one.
             beside = twins(reference) if pair.left == REFERENCE else []
             if found := describe(left.trace, right.trace, noise, beside):

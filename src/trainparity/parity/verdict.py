@@ -24,18 +24,14 @@ from trainparity.parity.noise.same_passes import behind_same_passes
 from trainparity.parity.noise.too_wide import APART, LOST, hardly_apart, too_wide
 from trainparity.parity.noise.widened import Widened
 from trainparity.parity.other_parameters import other_parameters
-from trainparity.parity.recording.code import edited
-from trainparity.parity.recording.conditions import REDUCTION, differing
-from trainparity.parity.recording.formats import name_of
 from trainparity.parity.recording.integrity import flaw
-from trainparity.parity.recording.trace import Layout, Trace, comparable
+from trainparity.parity.recording.trace import Trace, comparable
 from trainparity.parity.steps.difference import Difference
+from trainparity.parity.surroundings import other_surroundings
 from trainparity.parity.unclipped import unclipped
-from trainparity.records.base import INFINITE
-from trainparity.records.names import some
-from trainparity.records.numbers import exact
+from trainparity.parity.worst import worst
 from trainparity.records.run import Status
-from trainparity.records.verdict import Outcome, Verdict, Worst
+from trainparity.records.verdict import Outcome, Verdict
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,41 @@ def judge_traces(
 
     What is not known never counts as equal: without a tensor beyond the floor the verdict is then `cannot judge`.
     """
+    if (refused := _incomparable(left, right, margin, names)) is not None:
+        return refused
+    margin = margin_of(left.layout, margin)
+    left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
+    floor = of_two_runs(left, right, floor)
+    narrow = behind_same_passes(left, right, floor)
+    off = {kind: multiples(left, right, kind, narrow[kind]) for kind in KINDS}
+    all_bits = same_bits(left, right)
+    if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
+        off["update"] = torch.zeros_like(off["update"])
+    training = _rows_of_training(left, right, floor, narrow, off, margin)
+    rows = training or _rows((off["buffer"] > margin).any(1))
+    furthest = worst(left, right, narrow, off)
+    verdict = Verdict(
+        left=names[0],
+        right=names[1],
+        verdict="different" if rows else "bitwise" if all_bits else "equivalent",
+        weights="different" if training else "bitwise" if same_bits(left, right, _TRAINING) else "equivalent",
+        distance_over_floor=max((one.distance_over_floor for one in furthest), default=0.0),
+        margin=margin,
+        calibrated=floor.calibrated,
+        worst=furthest,
+        ranks_agree=agree(left) and agree(right),
+        environment=other_surroundings(left.layout, right.layout, names),
+        **extent(left.layout, right.layout),
+    )
+    if rows:
+        return _explained(verdict, Difference(left, right, narrow, margin, min(rows), names), rows)
+    if take_other_gradients(left, right, floor, margin):
+        return verdict.unclear(TAKEN, advice=LEAVE_THEM)
+    return verdict if all_bits else _resolved(verdict, left, right, floor, off)
+
+
+def _incomparable(left: Trace, right: Trace, margin: float, names: tuple[str, str]) -> Verdict | None:
+    """Return what is said of traces of which no steps are compared; None: they are."""
     for name, trace in zip(names, (left, right), strict=True):
         if damage := flaw(trace.layout, trace.arrays):
             return _not_judged(names, margin, f"the trace of {name} is damaged: {damage}")
@@ -90,54 +121,31 @@ def judge_traces(
         return _not_judged(names, margin, f"{names[0]} diverged: {diverged}")
     if not _trained(left):
         return _not_judged(names, margin, "training did not change any weight")
-    left, right = unclipped(*without_nobodys(left, right), floor["gradient"][:, -1])
-    floor = of_two_runs(left, right, floor)
-    narrow = behind_same_passes(left, right, floor)
-    off = {kind: multiples(left, right, kind, narrow[kind]) for kind in KINDS}
-    apart = [row for row in (disagreement(left, right),) if row is not None]
-    all_bits = same_bits(left, right)
-    if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
-        off["update"] = torch.zeros_like(off["update"])
-    worst = [
-        _worst(left, right, narrow, kind, m) for kind, m in off.items() if m.numel() and m.nan_to_num(0).amax() > 0
-    ]
-    facts = _rows_of_facts(left, right, narrow, margin, all_bits=all_bits)
+    return None
+
+
+def _rows_of_training(
+    left: Trace, right: Trace, floor: Floor, narrow: Floor, off: Mapping[Judged, Tensor], margin: float
+) -> list[int]:
+    """Return the rows in which the training differs: beyond the floor, between ranks or in what is recorded exactly."""
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= LOST / APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
-    training = _rows(beyond.any(0)) + apart + facts
-    rows = training or _rows((off["buffer"] > margin).any(1))
-    verdict = Verdict(
-        left=names[0],
-        right=names[1],
-        verdict="different" if rows else "bitwise" if all_bits else "equivalent",
-        weights="different" if training else "bitwise" if same_bits(left, right, _TRAINING) else "equivalent",
-        distance_over_floor=max((w.distance_over_floor for w in worst), default=0.0),
-        margin=margin,
-        calibrated=floor.calibrated,
-        worst=worst,
-        ranks_agree=agree(left) and agree(right),
-        environment=[*differing(*_conditions(left.layout, right.layout), names), *_code(left.layout, right.layout)],
-        **extent(left.layout, right.layout),
-    )
-    if rows:
-        difference = Difference(left, right, narrow, margin, min(rows), names)
-        before = replace(difference, row=max(0, difference.row - 1))
-        if difference.row not in apart and not _is_exact(difference) and before.fed_by_buffers:
-            difference = before
-        return _explained(verdict, difference, rows)
-    if take_other_gradients(left, right, floor, margin):
-        return verdict.unclear(TAKEN, advice=LEAVE_THEM)
-    if verdict.verdict == "bitwise":
-        return verdict
+    apart = [row for row in (disagreement(left, right),) if row is not None]
+    return _rows(beyond.any(0)) + apart + _rows_of_facts(left, right, narrow, margin)
+
+
+def _resolved(verdict: Verdict, left: Trace, right: Trace, floor: Floor, off: Mapping[Judged, Tensor]) -> Verdict:
+    """Say of what a verdict of `equivalent` could have seen, or why that is too little."""
     if unknown := floor.flaw or _unknown(left, off):
         return verdict.unclear(unknown)
+    margin = verdict.margin
     if assumed := assumed_only(left, right, floor, margin):
         return verdict.unclear(assumed, advice=OF_TWINS)
     width = gradient_width(left, floor)
     most = min(margin, _WIDEST / width) if width else margin
-    wide = too_wide(left, right, floor, most, worst, names[0])
-    if wide and not hardly_apart(left, right, worst):
+    wide = too_wide(left, right, floor, most, verdict.worst, verdict.left)
+    if wide and not hardly_apart(left, right, verdict.worst):
         hidden = _in_one_coarse_format(left, right)
         finer = "`trainparity ab` and `trainparity check` judge such runs in float64" if hidden else None
         advice = finer if floor.calibrated else OF_TWINS
@@ -149,6 +157,7 @@ def judge_traces(
 
 def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) -> Verdict:
     """Explain what differs from a step on, or say what may have moved the weights there as no twin did."""
+    difference = _from_where_buffers_feed(difference)
     if undecided := line_search_parts(difference):
         return verdict.unclear(undecided)
     explained, floor = explain(verdict, difference), difference.floor
@@ -166,24 +175,11 @@ def _explained(verdict: Verdict, difference: Difference, rows: Sequence[int]) ->
     return verdict.unclear(why, advice=advice)
 
 
-def _conditions(left: Layout, right: Layout) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what both runs computed with; the format of the loss where both are known.
-
-    Where nothing sets a format for the reduction gradients are added up as they are stored.
-    """
-    ours, theirs = dict(left.environment), dict(right.environment)
-    if REDUCTION in ours or REDUCTION in theirs:
-        for layout, one in ((left, ours), (right, theirs)):
-            one.setdefault(REDUCTION, name_of(layout.stored_roundoff))
-    if all(units := (left.loss_roundoff, right.loss_roundoff)):
-        ours["loss"], theirs["loss"] = (f"rounds to {exact(unit, 2)} of itself" for unit in units)
-    return ours, theirs
-
-
-def _code(left: Layout, right: Layout) -> list[str]:
-    """Name the files of their own code that both runs have, and not the same."""
-    changed = edited(left.code, right.code)
-    return [f"code: another {some(changed)}"] if changed else []
+def _from_where_buffers_feed(difference: Difference) -> Difference:
+    """Return the difference of the step before, where its buffers feed what differs in a step."""
+    before = replace(difference, row=max(0, difference.row - 1))
+    parted = difference.row == disagreement(difference.left, difference.right) or _is_exact(difference)
+    return before if not parted and before.fed_by_buffers else difference
 
 
 def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
@@ -192,7 +188,7 @@ def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
     return formats[0] == formats[1] and left.layout.precision != "fp64"
 
 
-def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float, *, all_bits: bool) -> list[int]:
+def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
     """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
 
     And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
@@ -200,7 +196,7 @@ def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float, *, al
     """
     first = Difference(left, right, floor, margin, row=0)
     steps = [replace(first, row=row) for row in range(len(left.layout.steps))]
-    if all_bits:
+    if same_bits(left, right):
         return [step.row for step in steps if written_in_one_run(step)]
     return [step.row for step in steps if step.passes_part or _is_exact(step)]
 
@@ -234,30 +230,6 @@ def _rows(beyond: Tensor) -> list[int]:
     """Return the rows of a mask that are set."""
     rows: list[int] = beyond.nonzero().flatten().tolist()
     return rows
-
-
-def series(left: Trace, right: Trace, floor: Floor) -> list[tuple[int, Judged, float, float]]:
-    """Return (step, kind, distance, floor) of the tensor that is the most multiples of the floor away, per step."""
-    rows: list[tuple[int, Judged, float, float]] = []
-    for kind in KINDS:
-        apart = distances(left, right, kind)
-        for step, column in enumerate(
-            multiples(left, right, kind, floor[kind]).nan_to_num(0).argmax(1).tolist() if apart.numel() else ()
-        ):
-            rows.append((left.layout.steps[step], kind, float(apart[step, column]), float(floor[kind][step, column])))
-    return rows
-
-
-def _worst(left: Trace, right: Trace, floor: Floor, kind: Judged, multiples: Tensor) -> Worst:
-    step, column = divmod(int(multiples.nan_to_num(0).argmax()), multiples.shape[1])
-    return Worst(
-        kind=kind,
-        distance_over_floor=float(multiples[step, column]),
-        distance=min(float(distances(left, right, kind)[step, column]), INFINITE),
-        floor=min(float(floor[kind][step, column]), INFINITE),
-        step=left.layout.steps[step],
-        tensor=names(left, kind)[column],
-    )
 
 
 def same_bits(left: Trace, right: Trace, kinds: Sequence[Judged] = KINDS) -> bool:
