@@ -1,6 +1,6 @@
 """Judge two recorded runs by their folders: what `trainparity compare` does."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from trainparity.parity.detail import describe
 from trainparity.parity.ends import at_the_end
 from trainparity.parity.extent import extent
 from trainparity.parity.left_out import left_out
+from trainparity.parity.models import models, split_otherwise
 from trainparity.parity.noise.analytic_floor import AnalyticFloor
 from trainparity.parity.noise.floor import Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
@@ -18,7 +19,7 @@ from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.one_run import given_twice
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
-from trainparity.parity.recording.trace import ENDED, MODELS, Trace, comparable, shared_steps
+from trainparity.parity.recording.trace import ENDED, Trace, comparable, shared_steps
 from trainparity.parity.together import together
 from trainparity.parity.verdict import judge_traces, same_bits
 from trainparity.parity.wrapped_models import with_plain_names
@@ -49,7 +50,9 @@ def compare_folders(
     """
     check_margin(margin)
     names = names or _names(left, right)
-    found = {model: _compare(*places, margin, names)[0] for model, places in _models(left, right, twins)}
+    if (split := split_otherwise(left, right, names, margin)) is not None:
+        return _of_commands(split, (left, right))
+    found = {model: _compare(*places, margin, names)[0] for model, places in models(left, right, twins)}
     return _of_commands(_together(found), (left, right))
 
 
@@ -59,9 +62,11 @@ def compare_in_detail(
     """Return what `compare_folders` and `describe_folders` return, reading each trace once."""
     check_margin(margin)
     names = _names(left, right)
+    if (split := split_otherwise(left, right, names, margin)) is not None:
+        return _of_commands(split, (left, right)), {}
     verdicts: dict[str, Verdict] = {}
     details: dict[str, Detail] = {}
-    for model, places in _models(left, right, twins):
+    for model, places in models(left, right, twins):
         verdicts[model], pair = _compare(*places, margin, names)
         if pair and (found := pair.described):
             details[model] = found
@@ -77,7 +82,7 @@ def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dic
         twins: Folders of twins besides those in `left/twins`.
     """
     details: dict[str, Detail] = {}
-    for model, places in _models(left, right, twins):
+    for model, places in models(left, right, twins):
         with suppress(RecordError):  # which the verdict says
             if found := _load_pair(*places).described:
                 details[model] = found
@@ -118,17 +123,6 @@ def _run_of(folder: Path) -> RunRecord | None:
     with suppress(RecordError, OSError):
         return RunRecord.read(folder / NAME)
     return None
-
-
-def _models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str, tuple[Path, Path, Sequence[Path]]]]:
-    """Yield the folders of both runs and of the twins for each model that either run recorded."""
-    further = [
-        place.parent.name for folder in (left, right) for place in sorted((folder / MODELS).glob("*/trace.json"))
-    ]
-    if not further or any((folder / "trace.json").exists() for folder in (left, right)):
-        yield "", (left, right, twins)
-    for name in dict.fromkeys(further):
-        yield name, (left / MODELS / name, right / MODELS / name, [twin / MODELS / name for twin in twins])
 
 
 class _Pair(NamedTuple):

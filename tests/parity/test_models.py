@@ -1,0 +1,73 @@
+"""Runs of several optimizers: made in another order, or as many as the other run does not make."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import trainparity
+from trainparity.attach.owners import Together
+from trainparity.parity.compare import compare_folders, compare_in_detail
+from trainparity.records.verdict import Verdict
+
+
+def train(folder: Path, made: Sequence[Sequence[int]], faster: int | None = None) -> None:
+    """Train two models for a few steps; each optimizer is given the models of these numbers, `faster` a higher rate."""
+    torch.manual_seed(0)
+    pair = nn.Linear(4, 8), nn.Linear(8, 3)
+    draws = torch.Generator().manual_seed(1)
+    with ExitStack() as recorded:
+        optimizers = []
+        for place, numbers in enumerate(made, 1):
+            several = [pair[number] for number in numbers]
+            model = Together(several, []) if len(numbers) > 1 else several[0]
+            rate = 0.02 if faster in numbers else 0.01
+            optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+            name = f"optimizer-{place}" if place > 1 else None
+            recorded.enter_context(trainparity.record(model, optimizer, folder, interval=1, name=name))
+            optimizers.append(optimizer)
+        for _ in range(4):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            made_of_both = pair[1](torch.tanh(pair[0](torch.randn(16, 4, generator=draws))))
+            made_of_both.square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+def compared(folder: Path, left: Sequence[Sequence[int]], right: Sequence[Sequence[int]], **of_right: int) -> Verdict:
+    train(folder / "left", left)
+    train(folder / "right", right, **of_right)
+    return compare_folders(folder / "left", folder / "right")
+
+
+APART, SWAPPED, ONE = [[0], [1]], [[1], [0]], [[0, 1]]
+
+
+def test_optimizers_that_are_made_in_another_order_are_of_the_same_models(tmp_path: Path) -> None:
+    assert compared(tmp_path, APART, SWAPPED).verdict == "bitwise"
+
+
+def test_a_fault_of_one_of_them_is_said_of_its_model(tmp_path: Path) -> None:
+    found = compared(tmp_path, APART, SWAPPED, faster=1)
+    assert (found.verdict, found.cause, found.model) == ("different", "learning-rate", "optimizer-2")
+
+
+@pytest.mark.parametrize(("left", "right"), [(APART, ONE), (ONE, APART), (ONE, SWAPPED)])
+def test_as_many_optimizers_as_the_other_run_does_not_make_are_no_fault(
+    left: list[list[int]], right: list[list[int]], tmp_path: Path
+) -> None:
+    found = compared(tmp_path, left, right)
+    assert found.verdict == "cannot judge"
+    assert "are updated in" in str(found.reason) and "by 2 optimizers" in str(found.reason)
+    detailed, details = compare_in_detail(tmp_path / "left", tmp_path / "right")
+    assert detailed == found and not details
+
+
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_a_model_that_no_optimizer_holds_is_a_fault(forgotten: int, tmp_path: Path) -> None:
+    found = compared(tmp_path, ONE, [[1 - forgotten]])
+    assert (found.verdict, found.cause) == ("different", "parameters-not-updated")
