@@ -32,7 +32,7 @@ class Attending(nn.Module):
 
 def train(
     folder: Path, twin: int, *, before: int = 1, parts: int = 1, smoothing: float = 0.0, restored: str = "as saved",
-    warms_up: bool = False,
+    warms_up: bool = False, times: float = 1.0,
 ) -> None:  # fmt: skip
     """Train some steps in `before` parts, and the rest, which is recorded, in `parts`."""
     torch.manual_seed(0)
@@ -50,7 +50,7 @@ def train(
         make_step(step, before, 0.0)
     if restored == "nothing":
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    optimizer.param_groups[0]["lr"] = 1e-3 if warms_up else 1e-2
+    optimizer.param_groups[0]["lr"] = times * (1e-3 if warms_up else 1e-2)
     for state in optimizer.state.values():
         if restored == "in bf16":
             state["exp_avg"] = state["exp_avg"].bfloat16().float()
@@ -58,7 +58,7 @@ def train(
     with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
         for step in range(BEFORE, BEFORE + STEPS):
             make_step(step, parts, smoothing)
-            optimizer.param_groups[0]["lr"] = 1e-2
+            optimizer.param_groups[0]["lr"] = times * 1e-2
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -74,6 +74,8 @@ def test_another_cut_before_it_is_the_same_training(parts: int, tmp_path: Path) 
         ({"smoothing": 0.1}, "loss-or-targets"),
         ({"restored": "nothing"}, "optimizer-state"),
         ({"restored": "nothing", "warms_up": True}, "optimizer-state"),
+        ({"restored": "nothing", "times": 1.5}, "optimizer-state"),  # its rate was in the state
+        ({"times": 1.5}, "learning-rate"),
         ({"warms_up": True}, "schedule"),
         ({"restored": "in bf16"}, "optimizer-state"),
     ],

@@ -49,7 +49,7 @@ def learning_rate(difference: Difference) -> Finding | None:
 )
 def schedule(difference: Difference) -> Finding | None:
     """The learning rate runs otherwise over time."""
-    if not _differs(difference) or lost_at_the_start(difference):
+    if not _differs(difference):
         return None
     left, right = _rates(difference)
     speed = _speed(left, right)
@@ -63,7 +63,9 @@ def schedule(difference: Difference) -> Finding | None:
 
 
 def _differs(difference: Difference) -> bool:
-    return difference.may_be_update and facts.rates(difference) and not _of_another_class(difference)
+    """Tell whether rates differ of themselves: an optimizer's state that is lost takes what its group's rate was along."""
+    other_rates = difference.may_be_update and facts.rates(difference)
+    return other_rates and not _of_another_class(difference) and not lost_at_the_start(difference)
 
 
 def _of_another_class(difference: Difference) -> bool:
