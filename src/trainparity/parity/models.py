@@ -43,11 +43,9 @@ def split_otherwise(left: Path, right: Path, names: tuple[str, str], margin: flo
 
 
 def _split(runs: Sequence[Sequence[str]], names: tuple[str, str], margin: float) -> Verdict:
-    counts = [f"{name} by {counted(len(run), 'optimizer')}" for name, run in zip(names, runs, strict=True)]
-    reason = (
-        f"the same parameters are updated in {' and in '.join(counts)}, each recorded by itself: no step is of both"
-    )
-    advice = "let both runs make as many optimizers, as by one that has a group of parameters for each of the others"
+    counts = [f"{counted(len(run), 'model')} in {name}" for name, run in zip(names, runs, strict=True)]
+    reason = f"the same parameters are recorded as {' and as '.join(counts)}, each with its optimizer"
+    advice = "let both runs make the same optimizers, as by one that has a group of parameters for each of the others"
     return Verdict(left=names[0], right=names[1], verdict="cannot judge", reason=reason, advice=advice, margin=margin)
 
 
