@@ -63,7 +63,7 @@ def schedule(difference: Difference) -> Finding | None:
 
 
 def _differs(difference: Difference) -> bool:
-    """Tell whether rates differ of themselves: an optimizer's state that is lost takes what its group's rate was along."""
+    """Tell whether rates differ of themselves: a state that is lost takes the rates of its groups along."""
     other_rates = difference.may_be_update and facts.rates(difference)
     return other_rates and not _of_another_class(difference) and not lost_at_the_start(difference)
 
