@@ -47,6 +47,11 @@ def ranks_part(**arrays: Any) -> dict[str, Any]:
     return {"ranks": 2, "rank__weight": torch.tensor([[5, 5], [5, 7], [5, 7], [5, 7]]), **arrays}
 
 
+def on_its_outputs(times: int) -> dict[str, Any]:
+    """A model that is called so often on what it has returned, for one loss."""
+    return {"layout": {"calls": {"(output)": times}}}
+
+
 def seen(ids: torch.Tensor) -> dict[str, Any]:
     return {"sample_ids": ids, "samples": (ids**2).sum(1), "num_samples": (ids != 0).sum(1)}
 
@@ -108,6 +113,7 @@ LEFT_OUT = {"gradients": scaled(0, "a.weight"), "held": all_but("a.weight")}
 NONE_WRITTEN = torch.zeros(T, P, dtype=torch.bool)
 PASSES = "rank__backwards", "rank__reached"
 NONE_HELD = torch.zeros(T, 1, 1, dtype=torch.float64)
+CHAINED = {"layout": {"calls": {"(output)": 2}, "outputs": []}}
 CONTENT = {"layout": {"settings": {"samples": "content"}}}
 IN_PARTS = {"layout": {"outputs": ["a"], "given_outputs": ["a", "(output)"]}}
 OTHER_INPUT = dict.fromkeys(("(input)", "a", "(output)"), 0.1)
@@ -442,6 +448,8 @@ PROVED: dict[str, list[Pair]] = {
         (CONTENT, {**CONTENT, "gradients": OFF, "rank__reached": whole(T, 1, value=2)}),
         (LARGE, {**LARGE, "weights": (0.98,), **GIVEN_THE_SAME}),
         ({}, {"gradients": OFF, **seen(IDS[:, :-2]), "layout": {"activations": ["(input) (whole)", *ACTIVATIONS[1:]]}}),
+        (on_its_outputs(1), {"gradients": OFF, **seen(IDS.repeat(1, 2)), "rank__rows": whole(T, 1, 2, value=SAMPLES)}),
+        (CHAINED, {**CHAINED, "gradients": OFF, "given_back": {"(output)": 0.1}}),
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),

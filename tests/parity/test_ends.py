@@ -108,6 +108,12 @@ def clamps(model: nn.Module, made: int, steps: int) -> None:
             parameter.clamp_(-0.3, 0.3)
 
 
+def shrinks(model: nn.Module, made: int, steps: int) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+
+
 def halves(model: nn.Module, made: int, steps: int) -> None:
     if made == steps:
         model.half()
@@ -124,14 +130,15 @@ def averages(model: nn.Module, made: int, steps: int) -> None:
 
 
 def train_and(
-    does: Callable[[nn.Module, int, int], None], parts: int, other_rate_from: int, folder: Path, twin: int
-) -> None:
+    does: Callable[[nn.Module, int, int], None], parts: int, other_rate_from: int, folder: Path, twin: int,
+    interval: int | None = None,
+) -> None:  # fmt: skip
     """Train 20 steps in a loop that does something to the weights after each."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     draws = torch.Generator().manual_seed(1)
-    with trainparity.record(model, optimizer, folder, twin=twin):
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=interval):
         for step in range(20):
             if step == other_rate_from:
                 optimizer.param_groups[0]["lr"] = 0.5
@@ -580,3 +587,16 @@ def test_a_run_that_ends_after_an_older_one_replaces_its_trace(tmp_path: Path) -
     with pytest.warns(UserWarning, match="a run that began later has recorded here; its trace stays"):
         older._write()
     assert Trace.load(newer.folder).layout.made == 3
+
+
+@pytest.mark.parametrize("unknown", ["reference", "test"])
+def test_an_end_that_ranks_hold_in_parts_is_not_compared_with_what_a_loop_has_written(
+    unknown: str, tmp_path: Path
+) -> None:
+    """As FSDP2 leaves it: there the weights are known that the last step has left, before a decay of the loop."""
+    runs = (partial(train_and, shrinks, parts, -1, interval=1) for parts in (1, 4))
+    assert compared(*runs, tmp_path).verdict == "equivalent"
+    for folder in {tmp_path / unknown, *(tmp_path / unknown / "twins").glob("*")}:
+        trace = Trace.load(folder)
+        Trace(trace.layout, {name: a for name, a in trace.arrays.items() if not name.startswith("end/")}).save(folder)
+    assert compare_folders(tmp_path / "reference", tmp_path / "test").verdict == "equivalent"

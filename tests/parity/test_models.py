@@ -71,3 +71,40 @@ def test_as_many_optimizers_as_the_other_run_does_not_make_are_no_fault(
 def test_a_model_that_no_optimizer_holds_is_a_fault(forgotten: int, tmp_path: Path) -> None:
     found = compared(tmp_path, ONE, [[1 - forgotten]])
     assert (found.verdict, found.cause) == ("different", "parameters-not-updated")
+
+
+def train_matrices_apart(folder: Path, *, other_order: bool = False, moved: bool = False, again: bool = False) -> None:
+    """Train one model by an optimizer of its matrices and one of another class for the rest, as Muon beside AdamW."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    head = model[2].weight
+    matrices, rest = [model[0].weight], [model[0].bias, model[2].bias]
+    (matrices if moved else rest).append(head)
+    optimizers = [torch.optim.SGD(matrices, lr=0.1), torch.optim.AdamW(rest, lr=0.01)]
+    names = [None, "optimizer-3" if again else "optimizer-2"]
+    draws = torch.Generator().manual_seed(1)
+    with ExitStack() as recorded:
+        for optimizer, name in zip(optimizers, names[:: -1 if other_order else 1], strict=True):
+            recorded.enter_context(trainparity.record(model, optimizer, folder, interval=1, name=name))
+        for _ in range(4):
+            model.zero_grad()
+            model(torch.randn(16, 4, generator=draws)).square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+@pytest.mark.parametrize("right", [{"other_order": True}, {"again": True}], ids=str)
+def test_optimizers_of_one_model_are_known_by_what_they_update(right: dict[str, bool], tmp_path: Path) -> None:
+    """One is made in another order, or made anew before it trains, which numbers it otherwise."""
+    train_matrices_apart(tmp_path / "left")
+    train_matrices_apart(tmp_path / "right", **right)
+    assert compare_folders(tmp_path / "left", tmp_path / "right").verdict == "bitwise"
+
+
+def test_a_weight_that_another_optimizer_updates_is_no_weight_that_none_does(tmp_path: Path) -> None:
+    train_matrices_apart(tmp_path / "left")
+    train_matrices_apart(tmp_path / "right", moved=True)
+    found = compare_folders(tmp_path / "left", tmp_path / "right")
+    assert (found.verdict, found.cause) == ("different", "optimizer-state")
+    assert "2.weight: updated by AdamW (optimizer-2) in" in str(found.explanation)
+    assert str(found.explanation).count("by SGD in") == 1

@@ -17,6 +17,8 @@ from trainparity.parity.noise.floor import Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
 from trainparity.parity.noise.of_two_runs import of_two_runs
 from trainparity.parity.one_run import given_twice
+from trainparity.parity.other_optimizers import held_by_others
+from trainparity.parity.parted_models import Judged, behind_parted_models
 from trainparity.parity.recorder import is_open
 from trainparity.parity.recording.idle import without_steps
 from trainparity.parity.recording.trace import ENDED, Trace, comparable, shared_steps
@@ -52,7 +54,7 @@ def compare_folders(
     names = names or _names(left, right)
     if (split := split_otherwise(left, right, names, margin)) is not None:
         return _of_commands(split, (left, right))
-    found = {model: _compare(*places, margin, names)[0] for model, places in models(left, right, twins)}
+    found = {model: _compare(*places, margin, names) for model, places in models(left, right, twins)}
     return _of_commands(_together(found), (left, right))
 
 
@@ -64,13 +66,9 @@ def compare_in_detail(
     names = _names(left, right)
     if (split := split_otherwise(left, right, names, margin)) is not None:
         return _of_commands(split, (left, right)), {}
-    verdicts: dict[str, Verdict] = {}
-    details: dict[str, Detail] = {}
-    for model, places in models(left, right, twins):
-        verdicts[model], pair = _compare(*places, margin, names)
-        if pair and (found := pair.described):
-            details[model] = found
-    return _of_commands(_together(verdicts), (left, right)), details
+    found = {model: _compare(*places, margin, names) for model, places in models(left, right, twins)}
+    details = {model: seen for model, (_, pair) in found.items() if pair and (seen := pair.described)}
+    return _of_commands(_together(found), (left, right)), details
 
 
 def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
@@ -94,8 +92,11 @@ def _names(left: Path, right: Path) -> tuple[str, str]:
     return one_line(str(left)), one_line(str(right))
 
 
-def _together(found: Mapping[str, Verdict]) -> Verdict:
-    return together(found) if list(found) != [""] else found[""]
+def _together(found: Mapping[str, tuple[Verdict, "_Pair | None"]]) -> Verdict:
+    if list(found) == [""]:
+        return found[""][0]
+    judged = {model: Judged(verdict, pair and (pair.left, pair.right)) for model, (verdict, pair) in found.items()}
+    return together(behind_parted_models(held_by_others(judged)))
 
 
 def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:

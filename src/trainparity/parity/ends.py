@@ -36,7 +36,7 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
             f"are {verdict.verdict}, and no more can be said"
         )
         return verdict.unclear(reason)
-    ends = [_end(trace) for trace in (left, right)]
+    ends = _ends(left, right)
     if ends[0] is None or ends[1] is None:
         return judged_by(verdict, "nothing", made[0], "when the run ends, its trained weights are not there whole")
     if not all(bool(end.sketch.isfinite().all()) for end in ends if end):
@@ -77,11 +77,22 @@ class _End(NamedTuple):
     """int64 [P]"""
 
 
+def _ends(left: Trace, right: Trace) -> list[_End | None]:
+    """Return how two runs end: where one end alone is known both by the last step, behind which a loop may write."""
+    known = ["end/digest" in trace.arrays for trace in (left, right)]
+    return [_end(trace) if all(known) else _last(trace) for trace in (left, right)]
+
+
+def _last(trace: Trace) -> _End | None:
+    """Return what the last step has left; None where that is not traced."""
+    arrays = trace.arrays
+    return None if _tail(trace) else _End(arrays["weight/sketch"][-1], arrays["weight/digest"][-1])
+
+
 def _end(trace: Trace) -> _End | None:
     """Return how a run ends; None where that is not known, as where ranks hold parts of the weights."""
     if "end/digest" not in trace.arrays:
-        known = not _tail(trace)
-        return _End(trace.arrays["weight/sketch"][-1], trace.arrays["weight/digest"][-1]) if known else None
+        return _last(trace)
     end = _End(trace.arrays["end/sketch"], trace.arrays["end/digest"])
     # Those that the run began with are none that it has trained: the loop has put them back.
     return None if _tail(trace) and not _moved(trace).any() else end

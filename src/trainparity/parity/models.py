@@ -18,14 +18,15 @@ Places = tuple[Path, Path, Sequence[Path]]
 def models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str, Places]]:
     """Yield the folders of both runs and of the twins for each model that either run recorded; the first has no name.
 
-    Models are known by their names, which number the optimizers as they are made. Where these are made in another order
-    the models are known by their parameters, under the left run's names.
+    Names number the optimizers as they are made. Where both runs make as many, in another order or beside others that
+    train nothing, models are known by their parameters, under the left run's names.
     """
     ours, theirs = _recorded(left), _recorded(right)
     names = list(dict.fromkeys([*ours, *theirs])) or [""]
-    others = _in_another_order(left, right, names) if len(ours) == len(theirs) == len(names) > 1 else {}
-    for name in names:
-        yield name, (_of(left, name), _of(right, others.get(name, name)), [_of(twin, name) for twin in twins])
+    as_named: Mapping[str, str] = {name: name for name in names}
+    pairs = _matched(left, right, ours, theirs) if len(ours) == len(theirs) > 1 else as_named
+    for name, other in pairs.items():
+        yield name, (_of(left, name), _of(right, other), [_of(twin, name) for twin in twins])
 
 
 def split_otherwise(left: Path, right: Path, names: tuple[str, str], margin: float) -> Verdict | None:
@@ -59,15 +60,19 @@ def _of(run: Path, name: str) -> Path:
     return run / MODELS / name if name else run
 
 
-def _in_another_order(left: Path, right: Path, names: Sequence[str]) -> Mapping[str, str]:
-    """Return under which names the right run has the left one's models; none where that is not told by parameters."""
-    try:
-        ours, theirs = ({name: _parameters(_of(run, name)) for name in names} for run in (left, right))
-    except RecordError:
-        return {}
-    found = {name: [other for other in names if theirs[other] == ours[name]] for name in names}
-    one_each = all(len(others) == 1 for others in found.values())
-    return {name: others[0] for name, others in found.items()} if one_each else {}
+def _matched(left: Path, right: Path, ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
+    """Return the name of the right run's model for each of the left one's.
+
+    They are told by their parameters or, of one model, by those that each optimizer updates; else by their order.
+    """
+    with suppress(RecordError):  # which is said of the model
+        for told_by in (_parameters, _updated):
+            known = {name: told_by(_of(left, name)) for name in ours}
+            seen = {name: told_by(_of(right, name)) for name in theirs}
+            found = {name: [other for other in theirs if seen[other] == known[name]] for name in ours}
+            if all(len(others) == 1 for others in found.values()):
+                return {name: others[0] for name, others in found.items()}
+    return dict(zip(ours, ours if set(ours) == set(theirs) else theirs, strict=True))
 
 
 def _parameters(folder: Path) -> list[tuple[str, list[int]]]:
@@ -77,11 +82,13 @@ def _parameters(folder: Path) -> list[tuple[str, list[int]]]:
     return [*layout.parameters.items()]
 
 
+def _updated(folder: Path) -> list[tuple[str, list[int]]]:
+    """Return the names and shapes of those that its optimizer updates in any step."""
+    trace = Trace.load(folder)
+    held = trace.arrays["held"].any(0).tolist()
+    return [named for named, is_ in zip(trace.layout.parameters.items(), held, strict=True) if is_]
+
+
 def _held(run: Path, names: Sequence[str]) -> Counter[tuple[int, ...]]:
     """Return the shapes of all that a run's optimizers update, each as many times as it is there."""
-    shapes = Counter[tuple[int, ...]]()
-    for name in names:
-        trace = Trace.load(_of(run, name))
-        held = trace.arrays["held"].any(0).tolist()
-        shapes.update(tuple(shape) for shape, is_ in zip(trace.layout.parameters.values(), held, strict=True) if is_)
-    return shapes
+    return Counter(tuple(shape) for name in names for _, shape in _updated(_of(run, name)))

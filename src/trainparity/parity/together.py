@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainparity.parity.parted_models import are_replaced
 from trainparity.records.verdict import UNKNOWN, Resolution, Verdict, Worst
 
 FIRST = "(the first)"
@@ -69,9 +70,7 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
     first, *others = sorted(different, key=lambda item: _rank(item[1]))
     if first[1].link == "loss" and (before := _before_the_loss(first[1], others)):
         return before
-    evidence = first[1].evidence
-    replaced = evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra")
-    if not (replaced or (first[1].cause == UNKNOWN and first[1].link == "inputs")):
+    if not (are_replaced(first[1]) or (first[1].cause == UNKNOWN and first[1].link == "inputs")):
         return first
     earliest = min(different, key=lambda item: _sequence(item[1]))
     if _sequence(earliest[1]) < _sequence(first[1]):

@@ -1,23 +1,21 @@
 """The same gradient of the outputs becomes another one on its way back."""
 
-import torch
-
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import (
     EQUAL,
     adds_up,
+    losses_agree,
     multiples_of_gradients,
     other_losses,
     outputs_agree,
     own_gradients_agree,
     parameters_beyond,
-    passes_by_size,
     same_cut,
     without_gradient,
 )
 from trainparity.parity.noise.margin import is_coarse
-from trainparity.parity.recording.names import INPUT, depends_on_cut, made
+from trainparity.parity.recording.names import made
 from trainparity.parity.steps.after_backward import kept_after_backward
 from trainparity.parity.steps.difference import Difference
 from trainparity.records.names import some
@@ -37,7 +35,7 @@ def backward(difference: Difference) -> Finding | None:
     if not outputs_agree(difference):
         return None
     unused = [name for name in chain.one_sided if not chain.outputs or name in chain.outputs]
-    if unused and not chain.outputs and _losses_agree(difference):
+    if unused and not chain.outputs and losses_agree(difference):
         return _cut_off(difference, unused)
     if set(chain.judged) & set(chain.backward) or unused:
         return None  # the loss makes less of what it is given
@@ -59,55 +57,6 @@ def backward(difference: Difference) -> Finding | None:
         "gradient of the loss by that agrees",
         {"modules": off, "parameters": parameters, "equal": [*EQUAL, "gradients of the outputs"]},
         advice,
-    )
-
-
-@rule(
-    "backward",
-    "backward",
-    proof="samples that pass through the model without gradients in one run, or through which no backward pass comes, "
-    "take part in the gradient of the other",
-    advice="put the detach or no_grad back around the pass whose output is a target",
-)
-def flows_through_targets(difference: Difference) -> Finding | None:
-    """The gradient flows through a pass that makes targets, as a missing detach lets it."""
-    reached = [int(number) for number in difference.numbers("rank/reached")]
-    if difference.stage != "gradient" or reached[0] == reached[1]:
-        return None
-    more = reached[0] < reached[1]
-    if not (_pass_aside_in(difference, more) or (more and _same_passes(difference))):
-        return None
-    return Finding(
-        f"in {difference.who(not more)} the gradient flows through {max(reached)} forward passes of a step, and in "
-        f"{difference.who(more)} through {min(reached)} of them",
-        {"passes_with_gradients": [float(number) for number in reached]},
-    )
-
-
-@rule(
-    "backward",
-    "backward",
-    proof="what the model is given takes a gradient in one run only, so that it is a part of the graph there and no "
-    "sample",
-    advice="compare where both loops detach what they make of one model's output and give to another part, or to it",
-)
-def inputs_take_gradients(difference: Difference) -> Finding | None:
-    """A detach between two passes that is lost, or added: the second pass's input is made of the first one's output."""
-    whole = [
-        {name for name in trace.layout.activations if name.startswith(INPUT) and depends_on_cut(name)}
-        for trace in difference.traces
-    ]
-    counts = difference.numbers("num_samples")
-    if difference.stage != "gradient" or whole[0] == whole[1] or not all(counts) or counts[0] == counts[1]:
-        return None
-    in_left = counts[0] < counts[1]
-    fewer, more = passes_by_size(difference)[:: 1 if in_left else -1]
-    if not whole[not in_left] > whole[in_left] or fewer - more:  # those in which it takes one are gone, no others
-        return None
-    return Finding(
-        f"what the model is given takes a gradient in {difference.who(in_left)}, and none in "
-        f"{difference.who(not in_left)}, in passes of {abs(counts[0] - counts[1]):g} samples",
-        {"samples": [*counts]},
     )
 
 
@@ -168,32 +117,6 @@ def scaled_inside(difference: Difference) -> Finding | None:
         f"{difference.runs[0]}; what modules return and the gradient of the loss by that have the same bits",
         {"parameters": list(found), "factors": list(found.values()), "equal": [*EQUAL, "gradients of the outputs"]},
     )
-
-
-def _pass_aside_in(difference: Difference, in_left: bool) -> bool:
-    """Tell whether what one run lets pass without gradients are just the samples that the other has more of.
-
-    In this step or a later one: what passes before the first training pass is not seen.
-    """
-    rows = slice(difference.row, min(len(trace.layout.steps) for trace in difference.traces))
-    ours, theirs = (trace.arrays["samples"][rows] for trace in difference.traces)
-    without = [trace.arrays["aside"][rows] for trace in difference.traces]
-    moved = (ours != theirs) & (ours + without[0] == theirs + without[1])
-    counts = difference.numbers("num_samples")
-    return bool(moved.any()) and (counts[0] < counts[1]) == in_left
-
-
-def _same_passes(difference: Difference) -> bool:
-    """Tell whether the same samples pass with gradients switched on, and as many backward passes begin."""
-    backwards = difference.numbers("rank/backwards")
-    hashes = difference.pair("samples")
-    return hashes is not None and torch.equal(*hashes) and same_cut(difference) and backwards[0] == backwards[1]
-
-
-def _losses_agree(difference: Difference) -> bool:
-    """Tell whether the loss, made inside of the model, has the same value in both runs."""
-    losses = difference.pair("rank/loss")
-    return losses is not None and bool(losses[0].any()) and torch.allclose(*losses, rtol=1e-3)
 
 
 def _cut_off(difference: Difference, modules: list[str]) -> Finding:

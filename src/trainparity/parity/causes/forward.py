@@ -176,8 +176,9 @@ def called_another_number_of_times(difference: Difference) -> Finding | None:
     names = [name for name in difference.left.layout.calls if name in called_otherwise(difference)]
     if difference.stage != "gradient" or not names or not same_start(difference) or not same_cut(difference):
         return None
-    calls = [float(trace.layout.calls[names[-1]]) for trace in difference.traces]
     what = "the model" if names[-1] == OUTPUT else names[-1]
+    first = names[-1] == OUTPUT  # on no output of its own
+    calls = [float(trace.layout.calls[names[-1]] + first) for trace in difference.traces]
     return Finding(
         f"for one loss the loop calls {what} {calls[1]:g} times in {difference.runs[1]}, and {calls[0]:g} times in "
         f"{difference.runs[0]}",

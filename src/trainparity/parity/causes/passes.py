@@ -83,6 +83,12 @@ def other_losses(difference: Difference) -> bool:
     return ratio is not None and abs(ratio - 1) > _SAME_LOSS
 
 
+def losses_agree(difference: Difference) -> bool:
+    """Tell whether the loss is known to have about the same value in both runs."""
+    losses = difference.pair("rank/loss")
+    return losses is not None and bool(losses[0].any()) and torch.allclose(*losses, rtol=1e-3)
+
+
 def _of_losses(difference: Difference) -> float | None:
     values = difference.pair("rank/loss")
     if values is None or not all(value.isfinite().all() and value.mean() for value in values):
