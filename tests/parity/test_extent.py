@@ -100,8 +100,8 @@ def test_of_a_difference_the_count_is_said_and_no_remedy(tmp_path: Path) -> None
 
 def test_the_end_judges_its_own_window_alone(tmp_path: Path) -> None:
     """A window begins with the reference's weights: what the other run made of them before is gone."""
-    train(tmp_path / "a", 0, every=10)
-    train(tmp_path / "b", 0, every=10, follow=tmp_path / "a", smoothed_from=30)
+    train(tmp_path / "a", 0, every=10, interval=50)
+    train(tmp_path / "b", 0, every=10, interval=50, follow=tmp_path / "a", smoothed_from=30)
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert found.verdict == "bitwise"
     assert [(later.first, later.last, later.judged_by) for later in found.later_steps] == [
@@ -109,6 +109,14 @@ def test_the_end_judges_its_own_window_alone(tmp_path: Path) -> None:
         (20, 23, BY_THE_END),
     ]
     assert found.not_compared[0].startswith("NOT compared: steps 8 to 19: each window of 10 steps begins with")
+
+
+def test_the_first_and_last_steps_of_windows_judge_all_but_the_last_window(tmp_path: Path) -> None:
+    train(tmp_path / "a", 0, every=10)
+    train(tmp_path / "b", 0, every=10, follow=tmp_path / "a", smoothed_from=30)
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.extent) == ("bitwise", "12 of the 24 steps that were made")
+    assert [(later.first, later.last, later.judged_by) for later in found.later_steps] == [(21, 23, BY_THE_END)]
 
 
 def test_where_recording_ended_before_the_training_nobody_knows_how_many_steps_that_made(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def record(
         samples: Where samples get their identity: a keyword argument of the model's forward that holds their
             indices, or a function of its (args, kwargs); by default their contents.
         interval: Trace every so many optimizer steps, besides the first ones. 1 traces all. By default every 50th,
-            and from step 2,000 on half as many whenever the number of steps has doubled; in windows every 50th.
+            and from step 2,000 on half as many whenever the number of steps has doubled; of each window every 50th,
+            from its first step on, and its last one.
         first: Trace so many steps from the start.
         every: Judge in windows of so many steps: the reference keeps its state at each window's start.
         follow: The reference's folder; at each window's start its weights and optimizer state are loaded.
@@ -95,7 +96,7 @@ def record(
         run_folder.make(place)
     state = folder / WINDOWS
     plan = Plan(
-        traced=schedule(first, interval, in_windows=every > 0),
+        traced=schedule(first, interval, window=every),
         window=every,
         keep=state if every and followed is None else None,
         follow=followed / WINDOWS if followed is not None else None,
