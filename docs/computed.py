@@ -1,8 +1,9 @@
-"""Write what the pages say of causes and candidates from the registries, and of studies from their results.
+"""Write what the pages say of causes and candidates from the registries, and of studies and costs from their results.
 
 `make docs` does, and a test fails where they differ.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -13,7 +14,8 @@ from trainparity.records.claims import ClaimReport
 from trainparity.records.verdict import Link
 
 FOLDER = Path(__file__).parent
-RESULTS = FOLDER.parent / "benchmarks/results/studies"
+README = FOLDER.parent / "README.md"
+RESULTS = FOLDER.parent / "benchmarks/results"
 
 
 def pages() -> dict[Path, str]:
@@ -21,13 +23,16 @@ def pages() -> dict[Path, str]:
     found = {FOLDER / "verdict.md": _verdict, FOLDER / "causes/index.md": _index, FOLDER / "studies.md": _studies}
     found[FOLDER / "configurations/index.md"] = _candidates
     found |= {FOLDER / f"causes/{cause}.md": _page for cause in IDENTIFIERS}
+    found[README] = _readme
+    if missing := [str(path) for path in found if not path.exists()]:
+        raise SystemExit(f"{', '.join(missing)}: no such page: write it first (CONTRIBUTING.md, a new cause)")
     return {path: write(path.read_text(encoding="utf-8"), path.stem) for path, write in found.items()}
 
 
 def _page(text: str, cause: str) -> str:
     rules = [rule for rule in RULES if rule.cause == cause]
     proofs = "".join(f"- {rule.link}: {rule.proof}\n" for rule in rules)
-    text = _replaced(r"(?<=^## Evidence\n\n)(?s:.*?)(?=\n## )", f"{_ANY_OF_THESE}\n\n{proofs}", text)
+    text = _replaced(r"(?<=^## Evidence\n\n)(?s:.*?)(?=^## )", f"{_ANY_OF_THESE}\n\n{proofs}\n", text)
     advice = "".join(f"- {advice}\n" for advice in dict.fromkeys(rule.advice for rule in rules))
     return _replaced(r"(?<=^## Repair\n\n)(- .*\n)*", advice, text)
 
@@ -64,7 +69,7 @@ def _studies(text: str, _: str) -> str:
 
 
 def _claim(study: str, name: str) -> str:
-    results = ClaimReport.read(RESULTS / f"{study}-laptop.json").results
+    results = ClaimReport.read(RESULTS / f"studies/{study}-laptop.json").results
     claim = next(result for result in results if result.name == name)
     measured = str(claim.measured)
     if len(measured) > _LONGEST:
@@ -74,6 +79,27 @@ def _claim(study: str, name: str) -> str:
 
 _LONGEST = 200
 """Characters of a figure that the table shows; of a longer one it is what stands before its details."""
+
+
+def _readme(text: str, _: str) -> str:
+    """Fill in what the Recorder costs."""
+    targets = json.loads((RESULTS / "recorder-amd-epyc.json").read_text(encoding="utf-8"))["targets"]
+    found = {target["name"].removeprefix("Recorder, "): target["found"] for target in targets}
+    of_step = ", ".join(f"{_percent(found[name])} of {whose} step" for name, whose in _MODELS.items())
+    return _replaced(r"(?<=^At its default interval the Recorder costs ).*(?=,$)", of_step, text)
+
+
+_MODELS = {
+    "transformer": "a small transformer's",
+    "resnet18": "a ResNet-18's",
+    "mobilenet_v3_small": "a MobileNet's small",
+}
+"""Whose step each model's is, by its name in the results."""
+
+
+def _percent(found: list[float]) -> str:
+    middle, low, high = (f"{100 * part:.1f}" for part in found)
+    return f"{middle} % ({low} to {high})"
 
 
 def _replaced(pattern: str, by: str, text: str) -> str:

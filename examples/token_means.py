@@ -19,6 +19,7 @@ from transformers_loop import collate, sentences, tiny_llama
 import trainparity
 
 BATCH, STEPS = 16, 8
+HOW = "full", "means", "tokens"
 
 
 def main(folder: str, how: str) -> None:
@@ -44,4 +45,6 @@ def main(folder: str, how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    if len(sys.argv) != 3 or sys.argv[2] not in HOW:
+        sys.exit(f"usage: python token_means.py FOLDER {{{','.join(HOW)}}}")
+    main(*sys.argv[1:])

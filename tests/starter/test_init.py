@@ -31,6 +31,21 @@ def test_what_is_written_names_no_folder_of_this_repository(tmp_path: Path) -> N
     assert not [name for name in ("src/", "studies", "stages/", "tests", "examples", "benchmarks") if name in text]
 
 
+def test_its_plots_are_those_of_this_repository(tmp_path: Path) -> None:
+    """A wheel holds no `.dvc`: a project of one's own gets the templates that its dvc.yaml names."""
+    starter.write(tmp_path, dvc=True, force=False)
+    ours, theirs = (yaml.safe_load((folder / "dvc.yaml").read_text())["plots"] for folder in (ROOT, tmp_path))
+    assert theirs == ours
+    (tmp_path / ".dvc").mkdir()
+    starter.write_templates(tmp_path / ".dvc")
+    written = {path.name: path.read_text() for path in (tmp_path / ".dvc/plots").iterdir()}
+    assert written == {path.name: path.read_text() for path in (ROOT / ".dvc/plots").iterdir()}
+    assert {f"{plot['template']}.json" for each in theirs for plot in each.values()} <= set(written)
+    (tmp_path / ".dvc/plots/by_pair.json").write_text("mine")
+    starter.write_templates(tmp_path / ".dvc")
+    assert (tmp_path / ".dvc/plots/by_pair.json").read_text() == "mine"
+
+
 def test_nothing_that_is_there_is_overwritten_unless_asked(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("mine")
     (tmp_path / ".gitignore").write_text("mine")

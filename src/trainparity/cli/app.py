@@ -23,7 +23,12 @@ HtmlPath = Annotated[
 ]
 
 Margin = Annotated[
-    float, typer.Option(help="`equivalent`: within so many times the noise floor.", min=1, max=LARGEST_MARGIN)
+    float,
+    typer.Option(
+        help="`equivalent`: within so many times the noise floor in fp32; in bf16 and fp16 5/16 of it.",
+        min=1,
+        max=LARGEST_MARGIN,
+    ),
 ]
 
 _PANELS = {

@@ -31,8 +31,11 @@ def init(
         extras.require("dvc")
     for path in starter.write(folder, dvc=dvc, force=force):
         print(f"wrote {path}")
-    if dvc and not dvc_root(folder):
-        _init_dvc(folder)
+    if dvc:
+        if not dvc_root(folder):
+            _init_dvc(folder)
+        if (root := dvc_root(folder)) is not None:
+            starter.write_templates(root / ".dvc")
     print("next: put your model into workload.py, then `trainparity repro`")
 
 

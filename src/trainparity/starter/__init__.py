@@ -9,6 +9,8 @@ from trainparity.records.files import write_text
 PARAMS, PIPELINE, WORKLOAD, SCHEMA = "params.yaml", "dvc.yaml", "workload.py", "params.schema.json"
 _HERE = Path(__file__).parent
 SETTINGS = _HERE / PARAMS
+_PLOTS = "plots"
+"""The templates of dvc.yaml's plots: here, and in the folder of DVC's own files."""
 _IGNORED = "/.trainparity/\n/data/\n/runs/\n/reports/\n/metrics.json\n__pycache__/\n"
 """What a pipeline makes, for .gitignore."""
 
@@ -39,3 +41,11 @@ def write(folder: Path, *, dvc: bool, force: bool) -> list[Path]:
         ignored.write_text(_IGNORED, encoding="utf-8")
         written.append(ignored)
     return written
+
+
+def write_templates(of_dvc: Path) -> None:
+    """Write the templates of dvc.yaml's plots into the folder of DVC's own files; those that are there stay."""
+    for source in sorted((_HERE / _PLOTS).glob("*.json")):
+        if not (template := of_dvc / _PLOTS / source.name).exists():
+            template.parent.mkdir(exist_ok=True)
+            write_text(template, source.read_text(encoding="utf-8"))

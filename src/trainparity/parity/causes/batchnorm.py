@@ -16,7 +16,7 @@ from trainparity.parity.steps.other_arithmetic import has_weights
     proof="the first activation beyond the floor, or in a coarse format the first gradient or "
     "running statistic, is a BatchNorm's, and it saw batches of another size; or its running statistics are off, and a "
     "forward pass calls it more often in one run",
-    advice="use SyncBatchNorm over ranks, or GroupNorm, or compare runs with the same micro-batches",
+    advice="use SyncBatchNorm over ranks (on GPUs), or GroupNorm, or compare runs with the same micro-batches",
 )
 def batchnorm_statistics(difference: Difference) -> Finding | None:
     """BatchNorm saw batches of another size, and its output is the first activation that is off."""
