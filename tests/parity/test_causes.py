@@ -595,6 +595,19 @@ def test_an_unknown_cause_is_placed_and_says_what_is_equal() -> None:
     assert judge(blind, {**blind, "gradients": OFF}).link is None
 
 
+@pytest.mark.parametrize(
+    ("rows", "advice"), [(1, "its passes were made before its recording began"), (T, "tell them by `samples=`")]
+)
+def test_of_what_was_never_seen_it_is_said_how_to_see_it(rows: int, advice: str) -> None:
+    """In the first step of a model that is recorded late, or in none."""
+    unseen: dict[str, Any] = {"num_samples": (torch.arange(T) >= rows) * SAMPLES, "samples": torch.arange(T)}
+    none = torch.zeros(T, 0, SKETCH, dtype=torch.float64)
+    unseen |= {"layout": {"outputs": [], "activations": []}, "activation__sketch": none}
+    unseen |= {"activation_gradient__sketch": none, "activation__numbers": torch.zeros(T, 0, dtype=torch.int64)}
+    found = judge(unseen, {**unseen, "gradients": OFF})
+    assert found.cause == "unknown" and advice in str(found.advice), (found.cause, found.advice)
+
+
 def test_outputs_gradients_that_differ_by_one_factor_are_no_other_loss() -> None:
     """A loop that sums over ranks by hand divides the loss itself."""
     doubled = difference({}, {"gradients": OFF})

@@ -73,6 +73,11 @@ def _advice(difference: Difference) -> str:
     unseen = [run for run, count in zip(difference.runs, seen, strict=True) if not count] if seen is not None else []
     if not unseen:
         return ""
+    if all(bool(trace.arrays["num_samples"].any()) for trace in difference.traces):  # as of an optimizer made late
+        return (
+            f"no samples of {' and '.join(unseen)} were seen in this step: its passes were made before its recording "
+            "began, or inside compiled code; compare what both runs give the model in it"
+        )
     return (
         f"no samples of {' and '.join(unseen)} were seen: where the model is given no tensor, tell them by `samples=`; "
         "where it is called inside a function that torch.compile compiled, compile the model in place of that function"
