@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.scripts import PLAIN, TOOL, torchrun, trainparity, write
 from tests.support.warm import python
+from trainparity.parity.compare import compare_folders
 from trainparity.parity.noise.floor import NoiseFloor
 from trainparity.parity.recording.trace import Trace
 from trainparity.parity.verdict import judge_traces
@@ -414,6 +415,10 @@ def test_of_several_trainings_the_first_is_recorded_and_all_are_stopped(tmp_path
     trace = Trace.load(tmp_path / "runs/a")
     assert trace.arrays["setting/lr"][:, 0].tolist() == [0.1] * 3
     assert "the script's end" not in done.stdout
+    (tmp_path / "other").mkdir()
+    other = record(tmp_path / "other", python(), tmp_path / "inner.py", "--lr", "0.3", steps=3)
+    found = compare_folders(tmp_path / "runs/a", other)
+    assert found.verdict == "different" and "NOT recorded: " in str(found.reason)
 
 
 def test_workers_of_a_loader_are_not_recorded(tmp_path: Path) -> None:

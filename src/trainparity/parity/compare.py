@@ -110,9 +110,12 @@ def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
         return verdict.unclear(reason)
     runs = {name: run for name, at in zip((verdict.left, verdict.right), folders, strict=True) if (run := _run_of(at))}
     unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
-    if unseen and verdict.exit_code == 0:
-        reason = f"what was recorded is {verdict.verdict}, and not all was. NOT recorded: {'. '.join(unseen)}"
-        verdict = verdict.unclear(reason)
+    if unseen and verdict.verdict != "cannot judge":
+        missing = f"NOT recorded: {'. '.join(unseen)}"
+        if verdict.exit_code == 0:
+            verdict = verdict.unclear(f"what was recorded is {verdict.verdict}, and not all was. {missing}")
+        else:
+            verdict = verdict.model_copy(update={"reason": ". ".join(filter(None, [verdict.reason, missing]))})
     said = [f"{name} {run.failure}" for name, run in runs.items() if run.failure]
     if not said:
         return verdict

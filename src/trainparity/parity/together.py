@@ -52,10 +52,10 @@ def together(found: Mapping[str, Verdict]) -> Verdict:
 
 
 def _least_compared(judged: Sequence[Verdict]) -> dict[str, Any]:
-    """Return how many steps are compared of the model of which the smallest part is."""
+    """Return how many steps are compared of the model of which the smallest part is; of several that made most."""
 
     def compared(verdict: Verdict) -> tuple[float, int]:
-        return verdict.steps_compared / (verdict.steps_made or verdict.steps_compared or 1), verdict.steps_compared
+        return verdict.steps_compared / (verdict.steps_made or verdict.steps_compared or 1), -verdict.steps_compared
 
     least = min(judged, key=compared, default=None)
     return {name: getattr(least, name) for name in ("steps_compared", "steps_made")} if least else {}
