@@ -108,3 +108,32 @@ def test_a_weight_that_another_optimizer_updates_is_no_weight_that_none_does(tmp
     assert (found.verdict, found.cause) == ("different", "optimizer-state")
     assert "2.weight: updated by AdamW (optimizer-2) in" in str(found.explanation)
     assert str(found.explanation).count("by SGD in") == 1
+
+
+def test_another_model_whose_parameters_have_the_same_names_updates_none_of_its_own(tmp_path: Path) -> None:
+    """As a generator of as many layers as its critic, whose optimizer forgets one."""
+
+    def train_gan(folder: Path, forgets: bool) -> None:
+        torch.manual_seed(0)
+        made, judging = (nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(2))
+        optimizers = [
+            torch.optim.Adam(made.parameters(), lr=1e-3),
+            torch.optim.SGD((judging[0] if forgets else judging).parameters(), lr=1e-2),
+        ]
+        draws = torch.Generator().manual_seed(1)
+        with ExitStack() as recorded:
+            for model, optimizer, name in zip((made, judging), optimizers, (None, "D"), strict=True):
+                recorded.enter_context(trainparity.record(model, optimizer, folder, interval=1, name=name))
+            for _ in range(4):
+                noise, real = torch.randn(2, 16, 4, generator=draws)
+                optimizers[1].zero_grad()
+                (judging(made(noise).detach()) - judging(real)).square().mean().backward()
+                optimizers[1].step()
+                optimizers[0].zero_grad()
+                judging(made(noise)).square().mean().backward()
+                optimizers[0].step()
+
+    train_gan(tmp_path / "left", False)
+    train_gan(tmp_path / "right", True)
+    found = compare_folders(tmp_path / "left", tmp_path / "right")
+    assert (found.cause, found.model) == ("parameters-not-updated", "D"), found.explanation

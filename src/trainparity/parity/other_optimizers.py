@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import torch
+
 from trainparity.parity.causes.optimizer import held_by_another
 from trainparity.parity.parted_models import Judged
 from trainparity.parity.recording.trace import Trace
@@ -15,14 +17,15 @@ def held_by_others(found: Mapping[str, Judged]) -> dict[str, Judged]:
     Args:
         found: By the models' names.
     """
-    return {name: judged._replace(verdict=_said(judged.verdict, found)) for name, judged in found.items()}
+    return {name: judged._replace(verdict=_said(judged, found)) for name, judged in found.items()}
 
 
-def _said(verdict: Verdict, found: Mapping[str, Judged]) -> Verdict:
+def _said(judged: Judged, found: Mapping[str, Judged]) -> Verdict:
+    verdict = judged.verdict
     names = verdict.evidence.get("not_in_the_optimizer")
-    if not names or not set(verdict.evidence.get("parameters", ())) <= set(names):
+    if judged.traces is None or not names or not set(verdict.evidence.get("parameters", ())) <= set(names):
         return verdict
-    left, right = (_holder(found, run, names) for run in (0, 1))
+    left, right = (_holder(found, run, names, judged.traces[run]) for run in (0, 1))
     if left is None or right is None:
         return verdict
     return verdict.model_copy(
@@ -35,16 +38,23 @@ def _said(verdict: Verdict, found: Mapping[str, Judged]) -> Verdict:
     )
 
 
-def _holder(found: Mapping[str, Judged], run: int, names: list[str]) -> str | None:
-    """Return the optimizer of a run that holds some parameters, with the name that it is recorded under."""
+def _holder(found: Mapping[str, Judged], run: int, names: list[str], beside: Trace) -> str | None:
+    """Return the optimizer of a run that holds parameters of a model, with the name that it is recorded under."""
     for model, judged in found.items():
-        if judged.traces is not None and _holds(judged.traces[run], names):
+        if judged.traces is not None and _holds(judged.traces[run], names, beside):
             optimizer = judged.traces[run].layout.optimizer
             return f"{optimizer} ({model})" if model else optimizer
     return None
 
 
-def _holds(trace: Trace, names: list[str]) -> bool:
-    parameters = list(trace.layout.parameters)
-    held = trace.arrays["held"].any(0)
-    return all(name in parameters and bool(held[parameters.index(name)]) for name in names)
+def _holds(trace: Trace, names: list[str], beside: Trace) -> bool:
+    """Tell whether an optimizer holds parameters, which are those of a model beside: of these names and numbers."""
+    if trace.layout.parameters != beside.layout.parameters:
+        return False
+    places = [list(trace.layout.parameters).index(name) for name in names]
+    ours, theirs = (each.arrays["start/sketch"][0][places] for each in (trace, beside))
+    return bool(trace.arrays["held"].any(0)[places].all()) and torch.allclose(ours, theirs, rtol=_SAME, atol=0.0)
+
+
+_SAME = 1e-6
+"""Part by which numbers of one tensor differ that two Recorders have looked at."""
