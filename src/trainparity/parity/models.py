@@ -69,9 +69,9 @@ def _matched(left: Path, right: Path, ours: Sequence[str], theirs: Sequence[str]
         for told_by in (_parameters, _updated):
             known = {name: told_by(_of(left, name)) for name in ours}
             seen = {name: told_by(_of(right, name)) for name in theirs}
-            found = {name: [other for other in theirs if seen[other] == known[name]] for name in ours}
-            if all(len(others) == 1 for others in found.values()):
-                return {name: others[0] for name, others in found.items()}
+            pairs = [(name, other) for name in ours for other in theirs if seen[other] == known[name]]
+            if len(pairs) == len(ours) == len({name for name, _ in pairs}) == len({other for _, other in pairs}):
+                return dict(pairs)
     return dict(zip(ours, ours if set(ours) == set(theirs) else theirs, strict=True))
 
 
