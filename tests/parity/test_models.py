@@ -137,3 +137,59 @@ def test_another_model_whose_parameters_have_the_same_names_updates_none_of_its_
     train_gan(tmp_path / "right", True)
     found = compare_folders(tmp_path / "left", tmp_path / "right")
     assert (found.cause, found.model) == ("parameters-not-updated", "D"), found.explanation
+
+
+def train_critics(folder: Path, made: Sequence[int], faster: int | None = None) -> None:
+    """Train two critics of one form, whose optimizers are made in an order."""
+    torch.manual_seed(0)
+    critics, targets = [nn.Linear(4, 2) for _ in range(2)], torch.randn(16, 2)
+    draws = torch.Generator().manual_seed(1)
+    with ExitStack() as recorded:
+        optimizers = {}
+        for place, number in enumerate(made):
+            rate = 0.02 if number == faster else 0.01
+            optimizer = optimizers[number] = torch.optim.Adam(critics[number].parameters(), lr=rate)
+            name = "optimizer-2" if place else None
+            recorded.enter_context(trainparity.record(critics[number], optimizer, folder, interval=1, name=name))
+        for _ in range(4):
+            given = torch.randn(16, 4, generator=draws)
+            for number in (0, 1):
+                optimizers[number].zero_grad()
+                (critics[number](given) - targets).square().mean().backward()
+                optimizers[number].step()
+
+
+def test_models_of_one_form_are_known_by_what_they_begin_with(tmp_path: Path) -> None:
+    train_critics(tmp_path / "left", [0, 1])
+    train_critics(tmp_path / "right", [1, 0])
+    assert compare_folders(tmp_path / "left", tmp_path / "right").verdict == "bitwise"
+    train_critics(tmp_path / "wrong", [1, 0], faster=1)
+    found = compare_folders(tmp_path / "left", tmp_path / "wrong")
+    assert (found.cause, found.model) == ("learning-rate", "optimizer-2")
+
+
+def test_a_model_that_is_left_out_of_one_of_two_optimizers_is_named(tmp_path: Path) -> None:
+    """As one of both generators of a CycleGAN, beside the critics' optimizer."""
+
+    def train_three(folder: Path, of_first: int) -> None:
+        torch.manual_seed(0)
+        first, second, third = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(3, 2)
+        made = [first, second][:of_first]
+        held = Together(made, []) if of_first > 1 else first
+        optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in (held, third)]
+        draws = torch.Generator().manual_seed(1)
+        with ExitStack() as recorded:
+            for model, optimizer, name in zip((held, third), optimizers, (None, "optimizer-2"), strict=True):
+                recorded.enter_context(trainparity.record(model, optimizer, folder, interval=1, name=name))
+            for _ in range(4):
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                third(second(torch.tanh(first(torch.randn(16, 4, generator=draws))))).square().mean().backward()
+                for optimizer in optimizers:
+                    optimizer.step()
+
+    train_three(tmp_path / "left", 2)
+    train_three(tmp_path / "right", 1)
+    found = compare_folders(tmp_path / "left", tmp_path / "right")
+    assert (found.verdict, found.cause) == ("different", "parameters-not-updated"), found.explanation
+    assert "updates Linear_0, Linear_1, and that of" in str(found.explanation)

@@ -714,3 +714,42 @@ def _one_model_of_two(folder: Path, twin: int, smoothing: float) -> None:
 def test_what_an_earlier_optimizer_has_moved_explains_no_loss(tmp_path: Path) -> None:
     found = compared(partial(_one_model_of_two, smoothing=0.0), partial(_one_model_of_two, smoothing=0.1), tmp_path)
     assert (found.verdict, found.cause, found.model) == ("different", "loss-or-targets", None), found.explanation
+
+
+@pytest.mark.parametrize(
+    ("parts", "factor", "flipped", "said"),
+    [(2, 1.0, False, None), (2, 1.5, False, "loss-normalisation"), (1, 1.0, True, "inputs")],
+)
+def test_a_generator_whose_samples_were_made_without_gradients_before_is_given_its_own(
+    parts: int, factor: float, flipped: bool, said: str | None, tmp_path: Path
+) -> None:
+    """For the critic's step, by the same call: what it is given next goes on from none of that."""
+
+    def train(folder: Path, twin: int, parts: int = 1, factor: float = 1.0, flipped: bool = False) -> None:
+        torch.manual_seed(0)
+        generator = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8))
+        critic = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        of_generator, of_critic = (torch.optim.Adam(model.parameters(), lr=1e-3) for model in (generator, critic))
+        draws, worth = torch.Generator().manual_seed(1), nn.functional.softplus
+        with (
+            trainparity.record(critic, of_critic, folder, twin=twin, interval=1),
+            trainparity.record(generator, of_generator, folder, twin=twin, interval=1, name="G"),
+        ):
+            for _ in range(4):
+                real, noise = torch.randn(16, 8, generator=draws) + 1, torch.randn(16, 4, generator=draws)
+                of_critic.zero_grad()
+                for some, others in zip(real.chunk(parts), noise.chunk(parts), strict=True):
+                    with torch.no_grad():
+                        made = generator(others)
+                    ((worth(critic(made)) + worth(-critic(some))).mean() / parts).backward()
+                of_critic.step()
+                noise = torch.randn(16, 4, generator=draws)
+                of_generator.zero_grad()
+                for others in (noise.flip(1) if flipped else noise).chunk(parts):
+                    (factor * worth(-critic(generator(others))).mean() / parts).backward()
+                of_generator.step()
+
+    found = compared(train, partial(train, parts=parts, factor=factor, flipped=flipped), tmp_path)
+    assert Trace.load(tmp_path / "reference/models/G").arrays["num_samples"].tolist() == [16] * 4
+    assert found.verdict == ("different" if said else "equivalent")
+    assert (found.cause, found.model) == (said, "G" if said else None), found.explanation

@@ -63,10 +63,11 @@ def _of(run: Path, name: str) -> Path:
 def _matched(left: Path, right: Path, ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
     """Return the name of the right run's model for each of the left one's.
 
-    They are told by their parameters or, of one model, by those that each optimizer updates; else by their order.
+    They are told by their parameters; of one model by those that each optimizer updates, of several of one form, as two
+    critics, by what these begin with; else by their order.
     """
     with suppress(RecordError):  # which is said of the model
-        for told_by in (_parameters, _updated):
+        for told_by in (_parameters, _updated, _begun):
             known = {name: told_by(_of(left, name)) for name in ours}
             seen = {name: told_by(_of(right, name)) for name in theirs}
             pairs = [(name, other) for name in ours for other in theirs if seen[other] == known[name]]
@@ -87,6 +88,12 @@ def _updated(folder: Path) -> list[tuple[str, list[int]]]:
     trace = Trace.load(folder)
     held = trace.arrays["held"].any(0).tolist()
     return [named for named, is_ in zip(trace.layout.parameters.items(), held, strict=True) if is_]
+
+
+def _begun(folder: Path) -> list[float]:
+    """Return what the numbers of a model are known by before its first step."""
+    begun: list[float] = Trace.load(folder).arrays["start/sketch"][0].flatten().tolist()
+    return begun
 
 
 def _held(run: Path, names: Sequence[str]) -> Counter[tuple[int, ...]]:

@@ -49,7 +49,7 @@ def _holder(found: Mapping[str, Judged], run: int, names: list[str], beside: Tra
 
 def _holds(trace: Trace, names: list[str], beside: Trace) -> bool:
     """Tell whether an optimizer holds parameters, which are those of a model beside: of these names and numbers."""
-    if trace.layout.parameters != beside.layout.parameters:
+    if trace.layout.parameters != beside.layout.parameters or not set(names) <= set(trace.layout.parameters):
         return False
     places = [list(trace.layout.parameters).index(name) for name in names]
     ours, theirs = (each.arrays["start/sketch"][0][places] for each in (trace, beside))

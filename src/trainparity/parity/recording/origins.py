@@ -98,7 +98,7 @@ class Origins:
         others = None if own else self._pass_beside(given)
         earlier = own or others
         if earlier is None and (given.grad_fn is not None or module is not self._source):
-            earlier = self._returned.last_of(len(rows))  # another part is called, with as many rows
+            earlier = self._returned.last_of(len(rows), module)  # another part is called, with as many rows
         if earlier is not None:
             found.after(earlier)
             # Parts beside one another, as a critic beside an actor, are given the same samples, or other ones.

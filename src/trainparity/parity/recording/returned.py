@@ -36,9 +36,9 @@ class _Made:
             return None
         return found[:2]
 
-    def last_of(self, count: int) -> Pass | None:
-        """Return the last pass with so many samples."""
-        passes = (one for one, _ in reversed(self._passes))
+    def last_of(self, count: int, but: Pass | None) -> Pass | None:
+        """Return the last pass with so many samples, `but` one."""
+        passes = (one for one, _ in reversed(self._passes) if one is not but)
         return next((one for one in passes if one.samples is not None and len(one.samples) == count), None)
 
 
@@ -52,8 +52,10 @@ class Returned:
         """Of this step, before its last backward pass."""
         self._past = _Made()
         """Of the step before."""
-        self._aside: tuple[Any, Any, list[Tensor]] | None = None
-        """Arguments and results of a call without gradients: it may be a frozen part's."""
+        self._aside: tuple[nn.Module, Any, Any, list[Tensor]] | None = None
+        """A call without gradients, its arguments and results: it may be a frozen part's."""
+        self._frozen: tuple[nn.Module, Pass] | None = None
+        """Such a part, and the pass that it was taken for."""
         self._first_aside: tuple[nn.Module, Any, Any] | None = None
         """The first such call of this micro-batch since an evaluation: what others make of it may be features."""
 
@@ -78,14 +80,14 @@ class Returned:
 
     def add_aside(self, module: nn.Module, inputs: Any, keywords: Any, made: list[Tensor]) -> None:
         """Add what a call without gradients was given and returned, in place of the last such call."""
-        self._aside = inputs, keywords, made
+        self._aside = module, inputs, keywords, made
         if self._first_aside is None or _holds_either(module, self._first_aside[0]):
             self._first_aside = module, inputs, keywords
 
     def given_aside(self, module: nn.Module, given: Tensor) -> tuple[Any, Any] | None:
         """Return the arguments of the call without gradients that made what a module is given; once."""
-        if self._aside is not None and _shares(given, self._aside[2]):
-            (inputs, keywords, _), self._aside = self._aside, None
+        if self._aside is not None and _shares(given, self._aside[-1]):
+            (_, inputs, keywords, _), self._aside = self._aside, None
             return inputs, keywords
         if self._first_aside is None or module in self._first_aside[0].modules() or given.grad_fn is not None:
             return None  # one that holds this module has made more of its input than what this is given
@@ -110,20 +112,25 @@ class Returned:
         found = self._kept.find(given) or self._past.find(given)
         return found[0] if found else None
 
-    def last_of(self, count: int) -> Pass | None:
-        """Return the last pass of this micro-batch with so many samples."""
-        return self._now.last_of(count)
+    def last_of(self, count: int, module: nn.Module) -> Pass | None:
+        """Return the last pass of this micro-batch with so many samples, which a module may go on from.
+
+        Not its own without gradients, as of a generator whose samples a critic was given before.
+        """
+        own = self._frozen is not None and _holds_either(module, self._frozen[0])
+        return self._now.last_of(count, self._frozen[1] if self._frozen and own else None)
 
     def _take_in_aside(self, given: Tensor) -> None:
         """Take the last call without gradients for a frozen part of the model if it made a tensor."""
-        if self._aside is None or not _shares(given, self._aside[2]):
+        if self._aside is None or not _shares(given, self._aside[-1]):
             return
-        (inputs, keywords, made), self._aside = self._aside, None
+        (module, inputs, keywords, made), self._aside = self._aside, None
         source = identifying(inputs, keywords)
         if source is not None:
             frozen = Pass(False, 0, torch.zeros(0))
             frozen.of(row_digests(source).cpu())
             self._now.add(frozen, made)
+            self._frozen = module, frozen
 
 
 def _holds_either(module: nn.Module, other: nn.Module) -> bool:
