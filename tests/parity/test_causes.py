@@ -450,6 +450,7 @@ PROVED: dict[str, list[Pair]] = {
         ({}, {"gradients": OFF, **seen(IDS[:, :-2]), "layout": {"activations": ["(input) (whole)", *ACTIVATIONS[1:]]}}),
         (on_its_outputs(1), {"gradients": OFF, **seen(IDS.repeat(1, 2)), "rank__rows": whole(T, 1, 2, value=SAMPLES)}),
         (CHAINED, {**CHAINED, "gradients": OFF, "given_back": {"(output)": 0.1}}),
+        (on_its_outputs(1), {"gradients": OFF, "aside": whole(T, value=5)}),
     ],
     "parameters-not-updated": [
         ({}, {"held": all_but(*SHAPES), **only_update(0)}), ({}, only_update(0)),

@@ -193,3 +193,13 @@ def test_a_model_that_is_left_out_of_one_of_two_optimizers_is_named(tmp_path: Pa
     found = compare_folders(tmp_path / "left", tmp_path / "right")
     assert (found.verdict, found.cause) == ("different", "parameters-not-updated"), found.explanation
     assert "updates Linear_0, Linear_1, and that of" in str(found.explanation)
+
+
+def test_one_model_under_another_name_is_the_same(tmp_path: Path) -> None:
+    """As where an optimizer was made before that trains nothing, as one of parameters that were sharded after it."""
+    train(tmp_path / "left", [[0]])
+    train(tmp_path / "right", [[0]])
+    (tmp_path / "named/models").mkdir(parents=True)
+    (tmp_path / "right").rename(tmp_path / "named/models/optimizer-2")
+    assert compare_folders(tmp_path / "left", tmp_path / "named").verdict == "bitwise"
+    assert compare_folders(tmp_path / "named", tmp_path / "left").verdict == "bitwise"

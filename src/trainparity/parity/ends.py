@@ -37,6 +37,8 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
         )
         return verdict.unclear(reason)
     ends = _ends(left, right)
+    if (unknown := _written_beside(verdict, left, right)) is not None:
+        verdict = verdict.model_copy(update={"reason": unknown})
     if ends[0] is None or ends[1] is None:
         return judged_by(verdict, "nothing", made[0], "when the run ends, its trained weights are not there whole")
     if not all(bool(end.sketch.isfinite().all()) for end in ends if end):
@@ -81,6 +83,21 @@ def _ends(left: Trace, right: Trace) -> list[_End | None]:
     """Return how two runs end: where one end alone is known both by the last step, behind which a loop may write."""
     known = ["end/digest" in trace.arrays for trace in (left, right)]
     return [_end(trace) if all(known) else _last(trace) for trace in (left, right)]
+
+
+def _written_beside(verdict: Verdict, left: Trace, right: Trace) -> str | None:
+    """Say that one run's end alone is known, where its loop has written into the weights after the last step."""
+    known = [(name, trace) for name, trace in zip((verdict.left, verdict.right), (left, right), strict=True)
+             if "end/digest" in trace.arrays]  # fmt: skip
+    if len(known) != 1:
+        return None
+    [(one, trace)], other = known, verdict.right if known[0][0] == verdict.left else verdict.left
+    if _tail(trace) or torch.equal(trace.arrays["end/digest"], trace.arrays["weight/digest"][-1]):
+        return None
+    return (
+        f"NOT compared: what {one} has written into the weights after its last step, as those of {other} are not there "
+        "whole when it ends"
+    )
 
 
 def _last(trace: Trace) -> _End | None:

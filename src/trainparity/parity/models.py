@@ -24,7 +24,8 @@ def models(left: Path, right: Path, twins: Sequence[Path]) -> Iterator[tuple[str
     ours, theirs = _recorded(left), _recorded(right)
     names = list(dict.fromkeys([*ours, *theirs])) or [""]
     as_named: Mapping[str, str] = {name: name for name in names}
-    pairs = _matched(left, right, ours, theirs) if len(ours) == len(theirs) > 1 else as_named
+    in_doubt = len(ours) > 1 or ours != theirs  # else there is the first of both
+    pairs = _matched(left, right, ours, theirs) if in_doubt and len(ours) == len(theirs) > 0 else as_named
     for name, other in pairs.items():
         yield name, (_of(left, name), _of(right, other), [_of(twin, name) for twin in twins])
 

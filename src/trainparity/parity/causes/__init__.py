@@ -64,6 +64,7 @@ RULES: tuple[Rule, ...] = (
     detached.flows_through_targets,
     detached.inputs_take_gradients,
     detached.detached_between_calls,
+    detached.passed_without_gradients,
     samples.other_samples,
     inputs.other_values,
     inputs.made_otherwise,

@@ -73,10 +73,11 @@ def _given_without_gradient(difference: Difference) -> bool:
     That is exact, and gradients that are within a coarse format's floor do not undo it.
     """
     backwards, calls = difference.numbers("rank/backwards"), _calls_on_outputs(difference)
-    if backwards[0] != backwards[1] or not all(backwards) or not max(calls) or not losses_agree(difference):
+    if not all(backwards) or not max(calls) or not losses_agree(difference):
         return False
     first = _first_calls(difference)
-    return first[0] != first[1] and first[0] / backwards[0] + calls[0] == first[1] / backwards[1] + calls[1]
+    left, right = (count / number for count, number in zip(first, backwards, strict=True))
+    return left != right and left + calls[0] == right + calls[1]
 
 
 @rule(
@@ -92,12 +93,35 @@ def detached_between_calls(difference: Difference) -> Finding | None:
     if not _given_without_gradient(difference):
         return None
     first, calls = _first_calls(difference), _calls_on_outputs(difference)
-    in_left = first[0] < first[1]
+    in_left = calls[0] > calls[1]
     return Finding(
         f"for one loss {difference.who(not in_left)} gives what the model has returned to "
         f"{counted(abs(calls[0] - calls[1]), 'further call')} of it without a gradient, and "
         f"{difference.who(in_left)} with one",
         {"calls": [float(number) for number in calls], "first_calls": [float(number) for number in first]},
+    )
+
+
+@rule(
+    "backward",
+    "backward",
+    proof="the loss has the same value, and the model is called less often on what it has returned in the run that "
+    "alone passes something without gradients",
+    advice="compare where both loops make a pass under no_grad, or detach what it returns",
+)
+def passed_without_gradients(difference: Difference) -> Finding | None:
+    """The calls of a model that make a target, or the input of its last call, without gradients or with them."""
+    calls, aside = _calls_on_outputs(difference), difference.numbers("aside")
+    if difference.stage != "gradient" or calls[0] == calls[1] or not losses_agree(difference):
+        return None
+    fewer = int(calls[0] > calls[1])
+    if not aside[fewer] or aside[1 - fewer]:
+        return None
+    more = abs(calls[0] - calls[1])
+    return Finding(
+        f"for one loss {difference.who(not fewer)} passes without gradients what {difference.who(bool(fewer))} makes "
+        f"with them, by {counted(more, 'further call')} of the model",
+        {"calls": [float(number) for number in calls]},
     )
 
 
