@@ -794,3 +794,11 @@ def test_a_buffer_that_feeds_the_next_loss_is_told_from_running_statistics() -> 
 def test_micro_batches_of_equal_size_are_not_said_to_be_unequal() -> None:
     found = judge({"parts": 4}, {"parts": 4, "weights": (2.0, 1.0, 2.0, 1.0)})
     assert found.cause == "loss-normalisation" and "of unequal size" not in str(found.explanation)
+
+
+def test_weights_that_fit_by_chance_what_a_batchnorm_makes_are_none() -> None:
+    """In a coarse format, where twins' gradients are so wide that sums of other ones' fit: all samples weigh alike."""
+    fitting = {"parts": 2, "weights": (0.97, 1.03)}
+    assert judge(COARSE_NORM, {**COARSE_NORM, **fitting}).cause == "batchnorm-statistics"
+    assert judge(COARSE_NORM, {**COARSE_NORM, **fitting, "weights": (0.5, 1.5)}).cause == "loss-normalisation"
+    assert judge(COARSE, {**COARSE, **fitting}).cause == "loss-normalisation"  # no BatchNorm's gradient is the first

@@ -119,3 +119,54 @@ def test_adapters_that_stay_merged_after_an_evaluation_are_in_its_mode(tmp_path:
     assert (found.cause, found.step) == ("eval-mode", 4), found.explanation
     _train_adapters(True, True, tmp_path / "back", 0)
     assert compare_folders(tmp_path / "reference", tmp_path / "back").verdict == "equivalent"
+
+
+class DroppingItsPath(nn.Module):
+    """A block whose own code reads its mode, as timm's `DropPath` does: no module of PyTorch's knows of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.inner, self.outer = nn.LayerNorm(32), nn.Linear(32, 128), nn.Linear(128, 32)
+        self.scale = nn.Parameter(0.1 * torch.ones(32))
+
+    def forward(self, x: Tensor, kept: Tensor) -> Tensor:
+        made = self.scale * self.outer(nn.functional.gelu(self.inner(self.norm(x))))
+        return x + (made * (kept[:, None] > 0.2) / 0.8 if self.training else made)
+
+
+class OfPaths(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.block, self.norm, self.head = (
+            nn.Linear(20, 32),
+            DroppingItsPath(),
+            nn.LayerNorm(32),
+            nn.Linear(32, 5),
+        )
+
+    def forward(self, x: Tensor, kept: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.norm(self.block(self.stem(x), kept)))
+        return scores
+
+
+def train_paths(coarse: bool, evaluates: bool, folder: Path, twin: int) -> None:
+    torch.manual_seed(0)
+    model, draws = OfPaths(), torch.Generator().manual_seed(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    with trainparity.record(model, optimizer, folder, twin=twin, interval=1):
+        for step in range(8):
+            model.train(not (evaluates and step >= 4))
+            optimizer.zero_grad()
+            given, kept = torch.randn(16, 20, generator=draws), torch.rand(16, generator=draws)
+            with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
+                loss = nn.functional.cross_entropy(model(given, kept), LABELS % 5)
+            loss.backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+def test_a_mode_that_a_modules_own_code_reads_is_named_where_a_coarse_format_hides_its_outputs(
+    coarse: bool, tmp_path: Path
+) -> None:
+    verdict = compared(*(partial(train_paths, coarse, evaluates) for evaluates in (False, True)), tmp_path)
+    assert (verdict.verdict, verdict.cause) == ("different", "eval-mode"), verdict.explanation

@@ -5,6 +5,7 @@ from trainparity.parity.causes.parted_starts import starts_elsewhere
 from trainparity.parity.causes.passes import see_other_samples
 from trainparity.parity.recording.names import module_of
 from trainparity.parity.steps.difference import Difference
+from trainparity.parity.steps.hidden_passes import further_on
 from trainparity.records.names import some
 from trainparity.records.numbers import exact
 
@@ -42,6 +43,12 @@ def _one_alone_draws(difference: Difference) -> bool:
     return drew is not None and bool(drew[0].any()) != bool(drew[1].any())
 
 
+def _differs_inside(difference: Difference) -> bool:
+    """Tell whether a module makes something else, which a coarse format may hide in what the model returns."""
+    hidden = difference.passes_part and any(True for _ in further_on(difference))
+    return difference.first_activation is not None or hidden
+
+
 @rule(
     "forward",
     "forward",
@@ -71,7 +78,7 @@ def eval_mode(difference: Difference) -> Finding | None:
     if modes is None or not odd or (difference.stage in ("update", None) and not _modes_differ(difference)):
         return None
     effective = set(odd) & {*difference.left.layout.modal, *moved_by_their_mode(difference)}
-    agree = difference.chain.outputs_agree and not _one_alone_draws(difference)
+    agree = difference.chain.outputs_agree and not _differs_inside(difference) and not _one_alone_draws(difference)
     if not effective and (agree or see_other_samples(difference)):
         return None  # modules that compute the same in both modes, or others that were given something else
     names = list(difference.left.layout.modules)

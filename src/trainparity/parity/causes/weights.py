@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trainparity.parity.causes.batchnorm import batchnorm_statistics
 from trainparity.parity.causes.finding import Finding, rule
 from trainparity.parity.causes.loss import tolerance_of
 from trainparity.parity.causes.passes import forward_passes
@@ -42,6 +43,8 @@ def weighted_otherwise(difference: Difference) -> Finding | None:
         return None  # another loss of what passes returned, which no weights of theirs explain
     left_over = max(tolerance_of(difference, _OF_TWINS), 1e-5) if coarse else tolerance
     left_over = min(left_over, _UNEXPLAINED)
+    if coarse and batchnorm_statistics.test(difference):
+        tolerance = max(tolerance, _OF_BATCHNORM)
     cuts, totals = difference.micro(), _totals(difference)
     return _reweighted(difference, difference.chain.judged, cuts, totals, left_over, tolerance)
 
@@ -62,6 +65,9 @@ def _totals(difference: Difference) -> list[Tensor]:
 
 _UNEXPLAINED = 0.3
 """Part of a gradient that is left over where its micro-batches do not make it, however far the twins are apart."""
+
+_OF_BATCHNORM = 0.1
+"""Part by which weights may vary that fit by chance what a BatchNorm makes of other numbers; 0.06 was seen."""
 
 _OF_TWINS = 1.5
 """Floors of a coarse gradient that its micro-batches may leave over: what they are rounded by, as twins are."""
