@@ -40,7 +40,8 @@ def behind_parted_models(found: Mapping[str, Judged]) -> dict[str, Verdict]:
         ]
         apart = float(verdict.evidence.get("gradient_distance", float("inf")))
         if others and apart <= _TIMES * max(distance for _, _, distance in others):
-            verdicts[name] = _unclear(verdict, *max(others, key=lambda one: one[2]))
+            finer = all(one.layout.precision != "fp64" for one in found[name].traces or ())
+            verdicts[name] = _unclear(verdict, *max(others, key=lambda one: one[2]), finer)
     return verdicts
 
 
@@ -78,7 +79,8 @@ def _parted(judged: Judged, verdict: Verdict, sequence: int) -> tuple[str, float
     return (names(left, "weight")[int(apart.argmax())], far) if far > _PARTED * left.layout.unit_roundoff else None
 
 
-def _unclear(verdict: Verdict, other: str, tensor: str, parted: float) -> Verdict:
+def _unclear(verdict: Verdict, other: str, tensor: str, parted: float, finer: bool) -> Verdict:
+    """Return what is said in place of a verdict; `finer`: float64 can tell more."""
     reason = (
         f"{tensor} of {other or 'the first model'}, which hands on what differs here, has parted by {exact(parted, 2)} "
         f"within its own noise floor: that may explain gradients {number(verdict.evidence['gradient_distance'])} apart"
@@ -86,8 +88,8 @@ def _unclear(verdict: Verdict, other: str, tensor: str, parted: float) -> Verdic
     nothing = dict.fromkeys(("cause", "link", "explanation", "step", "tensor"))
     return verdict.unclear(
         reason,
-        advice="`trainparity ab` judges such runs in float64, where rounding parts nothing",
-        hidden_by_floor=True,
+        advice="`trainparity ab` judges such runs in float64, where rounding parts less" if finer else None,
+        hidden_by_floor=finer,
         evidence={},
         **nothing,
     )

@@ -125,12 +125,6 @@ def passed_without_gradients(difference: Difference) -> Finding | None:
     )
 
 
-def _first_calls(difference: Difference) -> tuple[int, int]:
-    """Return how many passes with samples of their own both runs make in a step."""
-    left, right = (int(forward_passes(trace, difference.row).sum()) for trace in difference.traces)
-    return left, right
-
-
 @rule(
     "backward",
     "backward",
@@ -150,6 +144,12 @@ def stopped_between_calls(difference: Difference) -> Finding | None:
         f"another gradient comes back to its outputs in {difference.runs[1]} than in {difference.runs[0]}",
         {"calls": [float(number) for number in calls], "equal": [*EQUAL, "the loss"]},
     )
+
+
+def _first_calls(difference: Difference) -> tuple[int, int]:
+    """Return how many passes with samples of their own both runs make in a step."""
+    left, right = (int(forward_passes(trace, difference.row).sum()) for trace in difference.traces)
+    return left, right
 
 
 def _calls_on_outputs(difference: Difference) -> tuple[int, int]:
