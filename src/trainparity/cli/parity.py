@@ -177,15 +177,21 @@ def curves(
     return found.exit_code
 
 
-_RESULTS = Path("benchmarks/results/controls.json")
+_RESULTS, _SEEDS = Path("benchmarks/results/controls.json"), 50
+"""Where the counts of so many seeds, or more, are kept by default."""
 
 
 @command
 def controls(
-    seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = 50,
+    seeds: Annotated[int, typer.Option(help="Seeds that each control is run with.", min=1)] = _SEEDS,
     json_path: Annotated[
-        Path, typer.Option("--json", help="Where the counts are written; `-`: to standard output.")
-    ] = _RESULTS,
+        Path | None,
+        typer.Option(
+            "--json",
+            help=f"Where the counts are written; `-`: to standard output. Default: {_RESULTS}; of fewer than {_SEEDS} "
+            "seeds nowhere.",
+        ),
+    ] = None,
     markdown_path: MarkdownPath = None,
 ) -> int:
     """Try the checker on loops that are wrong on purpose, and on right ones; exit code 1 if it fails any."""
@@ -196,7 +202,7 @@ def controls(
 
     progress = Terminal(stderr=True, highlight=False)
     environment = detect()
-    answers.remove_earlier(json_path if json_path != _RESULTS else None, markdown_path)
+    answers.remove_earlier(json_path, markdown_path)
     with scratch() as folder:
         found = run_controls(folder, range(seeds), progress=progress.print)
     report = ControlReport(
@@ -208,7 +214,7 @@ def controls(
         controls=found,
     )
     answers.give(
-        json_path,
+        json_path or (_RESULTS if seeds >= _SEEDS else None),
         report.as_json,
         markdown_path,
         lambda: markdown.controls(report),
