@@ -16,7 +16,7 @@ from trainparity.parity.noise.analytic_floor import AnalyticFloor
 from trainparity.parity.noise.floor import Floor, NoiseFloor
 from trainparity.parity.noise.margin import check as check_margin
 from trainparity.parity.noise.of_two_runs import of_two_runs
-from trainparity.parity.one_run import given_twice
+from trainparity.parity.of_commands import of_commands
 from trainparity.parity.other_optimizers import held_by_others
 from trainparity.parity.parted_models import Judged, behind_parted_models
 from trainparity.parity.recorder import is_open
@@ -28,7 +28,6 @@ from trainparity.parity.wrapped_models import with_plain_names
 from trainparity.printable import one_line
 from trainparity.records.base import RecordError, refuse_endless
 from trainparity.records.detail import Detail
-from trainparity.records.recorded import NAME, RunRecord
 from trainparity.records.run import Status
 from trainparity.records.verdict import Verdict
 
@@ -50,25 +49,15 @@ def compare_folders(
     Raises:
         ValueError: the margin is out of range.
     """
-    check_margin(margin)
-    names = names or _names(left, right)
-    if (split := split_otherwise(left, right, names, margin)) is not None:
-        return _of_commands(split, (left, right))
-    found = {model: _compare(*places, margin, names) for model, places in models(left, right, twins)}
-    return _of_commands(_together(found), (left, right))
+    return _compare_models(left, right, twins, margin, names or _names(left, right))[0]
 
 
 def compare_in_detail(
     left: Path, right: Path, twins: Sequence[Path] = (), *, margin: float = 16.0
 ) -> tuple[Verdict, dict[str, Detail]]:
     """Return what `compare_folders` and `describe_folders` return, reading each trace once."""
-    check_margin(margin)
-    names = _names(left, right)
-    if (split := split_otherwise(left, right, names, margin)) is not None:
-        return _of_commands(split, (left, right)), {}
-    found = {model: _compare(*places, margin, names) for model, places in models(left, right, twins)}
-    details = {model: seen for model, (_, pair) in found.items() if pair and (seen := pair.described)}
-    return _of_commands(_together(found), (left, right)), details
+    verdict, pairs = _compare_models(left, right, twins, margin, _names(left, right))
+    return verdict, {model: seen for model, pair in pairs.items() if pair and (seen := pair.described)}
 
 
 def describe_folders(left: Path, right: Path, twins: Sequence[Path] = ()) -> dict[str, Detail]:
@@ -92,41 +81,27 @@ def _names(left: Path, right: Path) -> tuple[str, str]:
     return one_line(str(left)), one_line(str(right))
 
 
+def _compare_models(
+    left: Path, right: Path, twins: Sequence[Path], margin: float, names: tuple[str, str]
+) -> tuple[Verdict, dict[str, "_Pair | None"]]:
+    """Judge all models of two runs; return what was read of them too, by model.
+
+    Raises:
+        ValueError: the margin is out of range.
+    """
+    check_margin(margin)
+    folders = left, right
+    if (split := split_otherwise(left, right, names, margin)) is not None:
+        return of_commands(split, folders), {}
+    found = {model: _compare(*places, margin, names) for model, places in models(left, right, twins)}
+    return of_commands(_together(found), folders), {model: pair for model, (_, pair) in found.items()}
+
+
 def _together(found: Mapping[str, tuple[Verdict, "_Pair | None"]]) -> Verdict:
     if list(found) == [""]:
         return found[""][0]
     judged = {model: Judged(verdict, pair and (pair.left, pair.right)) for model, (verdict, pair) in found.items()}
     return together(behind_parted_models(held_by_others(judged)))
-
-
-def _of_commands(verdict: Verdict, folders: Sequence[Path]) -> Verdict:
-    """Return a verdict with what `trainparity run` says of two commands, or why the folders are not of two runs.
-
-    One that failed has made no more steps than those that are judged; where optimizers of one were not recorded, what
-    was recorded proves nothing of the rest.
-    """
-    left, right = folders
-    if verdict.exit_code == 0 and (reason := given_twice(left, right)):
-        return verdict.unclear(reason)
-    runs = {name: run for name, at in zip((verdict.left, verdict.right), folders, strict=True) if (run := _run_of(at))}
-    unseen = [f"{name}: {'; '.join(run.not_recorded)}" for name, run in runs.items() if run.not_recorded]
-    if unseen and verdict.verdict != "cannot judge":
-        missing = f"NOT recorded: {'. '.join(unseen)}"
-        if verdict.exit_code == 0:
-            verdict = verdict.unclear(f"what was recorded is {verdict.verdict}, and not all was. {missing}")
-        else:
-            verdict = verdict.model_copy(update={"reason": ". ".join(filter(None, [verdict.reason, missing]))})
-    said = [f"{name} {run.failure}" for name, run in runs.items() if run.failure]
-    if not said:
-        return verdict
-    return verdict.model_copy(update={"reason": "; ".join([*said, *filter(None, [verdict.reason])])})
-
-
-def _run_of(folder: Path) -> RunRecord | None:
-    """Return what `trainparity run` left; None where a loop recorded itself."""
-    with suppress(RecordError, OSError):
-        return RunRecord.read(folder / NAME)
-    return None
 
 
 class _Pair(NamedTuple):

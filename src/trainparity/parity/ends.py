@@ -1,12 +1,12 @@
 """What two runs have come to after their last step, which need not be one that is traced."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainparity.parity.extent import judged_by
+from trainparity.parity.known_ends import End, ends_of, known_ends, moved_by_training, tail, written_beside
 from trainparity.parity.noise.assumed import OF_TWINS, of_their_way
 from trainparity.parity.noise.distance import names, ratio, relative, times
 from trainparity.parity.noise.floor import Floor
@@ -36,8 +36,8 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
             f"are {verdict.verdict}, and no more can be said"
         )
         return verdict.unclear(reason)
-    ends = _ends(left, right)
-    if (unknown := _written_beside(verdict, left, right)) is not None:
+    ends = known_ends(left, right)
+    if (unknown := written_beside(verdict, left, right)) is not None:
         verdict = verdict.model_copy(update={"reason": unknown})
     if ends[0] is None or ends[1] is None:
         return judged_by(verdict, "nothing", made[0], "when the run ends, its trained weights are not there whole")
@@ -50,10 +50,10 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     written = [name for name, trace in runs if trace.layout.written]
     if torch.equal(ends[0].digest, ends[1].digest):
         same = judged_by(verdict, "weights at the end", made[0], _OVERWRITTEN if written else None)
-        if written and not _tail(left):
+        if written and not tail(left):
             same = same.model_copy(update={"reason": _OVERWRITTEN_AFTER})
         return judged_by_statistics(same, left, right, twins, floor)
-    moved = _moved(left) | _moved(right)
+    moved = moved_by_training(left) | moved_by_training(right)
     apart = _apart(ends[0], ends[1], moved)
     off = times(apart, _floor(left, ends[0], twins, floor, moved))
     off = off.nan_to_num(INFINITE)  # of what is not finite nothing is known
@@ -70,66 +70,6 @@ def at_the_end(verdict: Verdict, left: Trace, right: Trace, twins: Sequence[Trac
     return _different(judged_by(verdict, "weights at the end", made[0]), left, right, off, apart)
 
 
-class _End(NamedTuple):
-    """The weights that a run ends with."""
-
-    sketch: Tensor
-    """float64 [P, S]"""
-    digest: Tensor
-    """int64 [P]"""
-
-
-def _ends(left: Trace, right: Trace) -> list[_End | None]:
-    """Return how two runs end: where one end alone is known both by the last step, behind which a loop may write."""
-    known = ["end/digest" in trace.arrays for trace in (left, right)]
-    return [_end(trace) if all(known) else _last(trace) for trace in (left, right)]
-
-
-def _written_beside(verdict: Verdict, left: Trace, right: Trace) -> str | None:
-    """Say that one run's end alone is known, where its loop has written into the weights after the last step."""
-    known = [(name, trace) for name, trace in zip((verdict.left, verdict.right), (left, right), strict=True)
-             if "end/digest" in trace.arrays]  # fmt: skip
-    if len(known) != 1:
-        return None
-    [(one, trace)], other = known, verdict.right if known[0][0] == verdict.left else verdict.left
-    if _tail(trace) or torch.equal(trace.arrays["end/digest"], trace.arrays["weight/digest"][-1]):
-        return None
-    return (
-        f"NOT compared: what {one} has written into the weights after its last step, as those of {other} are not there "
-        "whole when it ends"
-    )
-
-
-def _last(trace: Trace) -> _End | None:
-    """Return what the last step has left; None where that is not traced."""
-    arrays = trace.arrays
-    return None if _tail(trace) else _End(arrays["weight/sketch"][-1], arrays["weight/digest"][-1])
-
-
-def _end(trace: Trace) -> _End | None:
-    """Return how a run ends; None where that is not known, as where ranks hold parts of the weights."""
-    if "end/digest" not in trace.arrays:
-        return _last(trace)
-    end = _End(trace.arrays["end/sketch"], trace.arrays["end/digest"])
-    # Those that the run began with are none that it has trained: the loop has put them back.
-    return None if _tail(trace) and not _moved(trace).any() else end
-
-
-def _moved(trace: Trace) -> Tensor:
-    """Return which weights a run ends with that are not those that it began with: bool [P].
-
-    Others, as those of a frozen layer, are none of the training.
-    """
-    end = trace.arrays.get("end/sketch", trace.arrays["weight/sketch"][-1])
-    return (end != trace.arrays["start/sketch"][0]).any(1)
-
-
-def _tail(trace: Trace) -> str:
-    """Name the steps after the last one that is traced; empty: there are none."""
-    last, made = trace.layout.steps[-1], trace.layout.made
-    return f"the steps after step {last}, to step {made - 1}" if last < made - 1 else ""
-
-
 # Equal ends may be what loops have written: what was before is then seen by nothing else.
 _OVERWRITTEN = (
     "into these the loops have written after the last step, as between no steps; close the Recorder before they do"
@@ -140,7 +80,7 @@ _OVERWRITTEN_AFTER = (
 )
 
 
-def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
+def _apart(one: End, other: End, moved: Tensor) -> Tensor:
     """Return the relative L2 distance of the weights at the end: float64 [P + 1]; zero where nothing moved."""
     lengths, differ = (
         torch.linalg.vector_norm(of, dim=1).masked_fill(~moved, 0.0)[None]
@@ -149,25 +89,19 @@ def _apart(one: _End, other: _End, moved: Tensor) -> Tensor:
     return relative(differ, lengths)[0]
 
 
-def _floor(reference: Trace, end: _End, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
+def _floor(reference: Trace, end: End, twins: Sequence[Trace], floor: Floor, moved: Tensor) -> Tensor:
     """Return how far right runs part until the end: float64 [P + 1]; without twins by the square of the steps."""
     traced = torch.maximum(floor["weight"][-1], _of_averages(reference))
-    apart = [_apart(end, other, moved) for other in _ends_of(twins, reference)]
+    apart = [_apart(end, other, moved) for other in ends_of(twins, reference)]
     if not apart:
         traced = torch.maximum(traced, _of_what_they_follow(reference, traced))
         return traced * ((1 + reference.layout.made) / (1 + reference.layout.steps[-1])) ** 2
     return torch.stack([traced, *apart]).amax(0)
 
 
-def _ends_of(twins: Sequence[Trace], reference: Trace) -> list[_End]:
-    """Return how those twins end that made as many steps as the reference."""
-    ends = (_end(twin) for twin in twins if twin.layout.made == reference.layout.made)
-    return [end for end in ends if end]
-
-
-def _assumed(left: Trace, twins: Sequence[Trace], ours: _End, theirs: _End) -> str | None:
+def _assumed(left: Trace, twins: Sequence[Trace], ours: End, theirs: End) -> str | None:
     """Say that no twin shows how far right runs part until the end, where these are far apart of the way they came."""
-    if not _tail(left) or _ends_of(twins, left):
+    if not tail(left) or ends_of(twins, left):
         return None
     part = of_their_way(left.arrays["start/sketch"][0], (ours.sketch, theirs.sketch))
     if part <= _PART:
@@ -214,7 +148,7 @@ _DRIFT, _DRIFT_IN_UNITS = 1e-3, 4
 
 def _written(verdict: Verdict, left: Trace, writers: Sequence[str], off: Tensor) -> Verdict:
     """Return that the runs end apart, where what is after the last step need not be the training's."""
-    unseen = f", nor of {_tail(left)}" if _tail(left) else ""
+    unseen = f", nor of {tail(left)}" if tail(left) else ""
     reason = (
         f"{len(left.layout.steps)} traced steps are {verdict.verdict}, and then the runs end with other weights "
         f"({number(float(off.max()))} x the noise floor apart). After the last step that was recorded, weights of "
@@ -277,7 +211,7 @@ _STARTS = 4
 def _of_other_steps(left: Trace) -> dict[str, object]:
     """Return what is said where the runs part in steps that were not traced, or after all of them."""
     last, several = left.layout.steps[-1], len(left.layout.steps)
-    if _tail(left):
+    if tail(left):
         return {
             "cause": "unknown",
             "explanation": f"the runs agree in all {several} steps that were traced, the last of them step {last}, and "

@@ -29,14 +29,14 @@ def behind_parted_models(found: Mapping[str, Judged]) -> dict[str, Verdict]:
     """
     verdicts = {name: judged.verdict for name, judged in found.items()}
     differing = [name for name, verdict in verdicts.items() if verdict.verdict == "different"]
-    for name in sorted(differing, key=lambda name: _sequence(verdicts[name])):
+    for name in sorted(differing, key=lambda name: sequence(verdicts[name])):
         verdict = verdicts[name]
         if not follows(verdict):
             continue
         others = [
             (other, *parted)
             for other, judged in found.items()
-            if other != name and (parted := _parted(judged, verdicts[other], _sequence(verdict))) is not None
+            if other != name and (parted := _parted(judged, verdicts[other], sequence(verdict))) is not None
         ]
         apart = float(verdict.evidence.get("gradient_distance", float("inf")))
         if others and apart <= _TIMES * max(distance for _, _, distance in others):
@@ -47,10 +47,12 @@ def behind_parted_models(found: Mapping[str, Judged]) -> dict[str, Verdict]:
 
 def follows(verdict: Verdict) -> bool:
     """Tell whether what differs is handed on by another model: the loss that it makes, or samples known by contents."""
-    evidence = verdict.evidence
-    return bool(
-        evidence.get("made_by_another_model") or evidence.get("judged_by_another_model") or are_replaced(verdict)
-    )
+    return is_of_another_model(verdict) or are_replaced(verdict)
+
+
+def is_of_another_model(verdict: Verdict) -> bool:
+    """Tell whether what differs is known to be another model's work: it makes the samples, or the loss."""
+    return bool(verdict.evidence.get("made_by_another_model") or verdict.evidence.get("judged_by_another_model"))
 
 
 def are_replaced(verdict: Verdict) -> bool:
@@ -59,19 +61,20 @@ def are_replaced(verdict: Verdict) -> bool:
     return bool(evidence.get("identified_by") == "content" and evidence.get("missing") and evidence.get("extra"))
 
 
-def _sequence(verdict: Verdict) -> int:
+def sequence(verdict: Verdict) -> int:
+    """Return the number of the step among those of all models."""
     return int(verdict.evidence.get("sequence", verdict.step or 0))
 
 
-def _parted(judged: Judged, verdict: Verdict, sequence: int) -> tuple[str, float] | None:
+def _parted(judged: Judged, verdict: Verdict, step: int) -> tuple[str, float] | None:
     """Return the weight of a model that has parted most before a step of all, and how far.
 
     None if a fault has moved it, or rounding no further than weights that it parts everywhere.
     """
-    if judged.traces is None or (verdict.verdict == "different" and _sequence(verdict) < sequence):
+    if judged.traces is None or (verdict.verdict == "different" and sequence(verdict) < step):
         return None
     left, right = judged.traces
-    before = (left.arrays["sequence"] < sequence).nonzero().flatten().tolist()
+    before = (left.arrays["sequence"] < step).nonzero().flatten().tolist()
     if not before:
         return None
     apart = distances(left, right, "weight")[before[-1]].nan_to_num(0.0)

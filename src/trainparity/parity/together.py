@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainparity.parity.parted_models import are_replaced
+from trainparity.parity.parted_models import are_replaced, is_of_another_model, sequence
 from trainparity.records.verdict import UNKNOWN, Resolution, Verdict, Worst
 
 FIRST = "(the first)"
@@ -72,8 +72,8 @@ def _first(different: list[tuple[str, Verdict]]) -> tuple[str, Verdict]:
         return before
     if not (are_replaced(first[1]) or (first[1].cause == UNKNOWN and first[1].link == "inputs")):
         return first
-    earliest = min(different, key=lambda item: _sequence(item[1]))
-    if _sequence(earliest[1]) < _sequence(first[1]):
+    earliest = min(different, key=lambda item: sequence(item[1]))
+    if sequence(earliest[1]) < sequence(first[1]):
         return earliest
     return next((other for other in others if other[1].link == "forward" and not _rank(other[1])[0]), first)
 
@@ -102,14 +102,7 @@ def _rank(verdict: Verdict) -> tuple[bool, int, bool]:
 
     A model that one run does not train at all comes before another one's step in the place of its own.
     """
-    evidence = verdict.evidence
-    follows = evidence.get("made_by_another_model") or evidence.get("judged_by_another_model")
-    return bool(follows), _sequence(verdict), verdict.distance_over_floor is not None
-
-
-def _sequence(verdict: Verdict) -> int:
-    """Return the number of the step among those of all models."""
-    return int(verdict.evidence.get("sequence", verdict.step or 0))
+    return is_of_another_model(verdict), sequence(verdict), verdict.distance_over_floor is not None
 
 
 def _coarsest(found: Mapping[str, Verdict]) -> list[Resolution]:

@@ -85,7 +85,8 @@ def judge_traces(
     all_bits = same_bits(left, right)
     if all_bits:  # an update is the rest of what happens to weights, which a loop decays by itself, say
         off["update"] = torch.zeros_like(off["update"])
-    training = _rows_of_training(left, right, floor, narrow, off, margin)
+    training = _rows_of_training(left, right, floor, off, margin)
+    training += _rows_of_facts(left, right, narrow, margin, all_bits=all_bits)
     rows = training or _rows((off["buffer"] > margin).any(1))
     furthest = worst(left, right, narrow, off)
     verdict = Verdict(
@@ -125,14 +126,14 @@ def _incomparable(left: Trace, right: Trace, margin: float, names: tuple[str, st
 
 
 def _rows_of_training(
-    left: Trace, right: Trace, floor: Floor, narrow: Floor, off: Mapping[Judged, Tensor], margin: float
+    left: Trace, right: Trace, floor: Floor, off: Mapping[Judged, Tensor], margin: float
 ) -> list[int]:
-    """Return the rows in which the training differs: beyond the floor, between ranks or in what is recorded exactly."""
+    """Return the rows in which the training differs beyond the floor, or ranks part."""
     # Where twins' updates have little in common, as of an optimizer that jumps, those of a right run may lie anywhere.
     known = update_noise(left, floor) <= LOST / APART
     beyond = torch.stack([(off[kind] > margin).any(1) & (known | (kind == "gradient")) for kind in _TRAINING])
     apart = [row for row in (disagreement(left, right),) if row is not None]
-    return _rows(beyond.any(0)) + apart + _rows_of_facts(left, right, narrow, margin)
+    return _rows(beyond.any(0)) + apart
 
 
 def _resolved(verdict: Verdict, left: Trace, right: Trace, floor: Floor, off: Mapping[Judged, Tensor]) -> Verdict:
@@ -188,7 +189,7 @@ def _in_one_coarse_format(left: Trace, right: Trace) -> bool:
     return formats[0] == formats[1] and left.layout.precision != "fp64"
 
 
-def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> list[int]:
+def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float, *, all_bits: bool) -> list[int]:
     """Return the rows in which something that is recorded exactly differs, such as an option of the optimizer.
 
     And those in which the forward pass, the loss or the optimizer's step does though gradients are within the floor.
@@ -196,7 +197,7 @@ def _rows_of_facts(left: Trace, right: Trace, floor: Floor, margin: float) -> li
     """
     first = Difference(left, right, floor, margin, row=0)
     steps = [replace(first, row=row) for row in range(len(left.layout.steps))]
-    if same_bits(left, right):
+    if all_bits:
         return [step.row for step in steps if written_in_one_run(step)]
     return [step.row for step in steps if step.passes_part or _is_exact(step)]
 

@@ -45,7 +45,7 @@ def _one_alone_draws(difference: Difference) -> bool:
 
 def _differs_inside(difference: Difference) -> bool:
     """Tell whether a module makes something else, which a coarse format may hide in what the model returns."""
-    hidden = difference.passes_part and any(True for _ in further_on(difference))
+    hidden = difference.passes_part and bool(further_on(difference))
     return difference.first_activation is not None or hidden
 
 

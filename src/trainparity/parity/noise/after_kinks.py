@@ -13,7 +13,7 @@ from trainparity.parity.noise.distance import SUMMED_OTHERWISE, Compared, distan
 from trainparity.parity.noise.floor import NOTHING_ELSE, Floor
 from trainparity.parity.noise.margin import MARGIN, is_coarse, margin_of
 from trainparity.parity.noise.turned_units import OF_ONE, is_of_few, is_one_unit
-from trainparity.parity.noise.twins import seen_as
+from trainparity.parity.noise.twins import CARRIED, seen_as
 from trainparity.parity.noise.widened import FURTHER, AfterParting, parted
 from trainparity.parity.recording.names import depends_on_cut, inside
 from trainparity.parity.recording.signs import signs_used
@@ -108,7 +108,7 @@ class _Kinks:
             return not bool(parameters[-1]) and self._is_of_units("gradient", row, parameters)  # behind the last layer
         noise = self._floor["gradient"][row, :-1] >= NOTHING_ELSE  # as of a bias in front of a BatchNorm
         carried = self.apart["gradient"][row, :-1].masked_fill(noise, 0.0).max()
-        further = carried > _CARRIED * self.apart["activation_gradient"][row, :-1].max()
+        further = carried > CARRIED * self.apart["activation_gradient"][row, :-1].max()
         return self._is_of_units("activation_gradient", row, back) and not bool(further)
 
     def _passes_alike(self, row: int) -> bool:
@@ -202,9 +202,6 @@ _LITTLE = 0.1
 
 _ALONG = 0.5
 """Cosine of the angle to the gradient itself up to which a difference is one of few terms, not of a factor."""
-
-_CARRIED = 4
-"""Times that gradients of parameters are further apart than what comes back to modules; 1.4 were seen."""
 
 _MADE_OF_EACH, _HARDLY = 64, 1e-4
 """Numbers that a loss makes of each that it is given, as by pairs; the chance of several steps which is none."""
