@@ -14,8 +14,9 @@ CALLS = 4
 
 
 def train(
-    folder: Path, twin: int, *, coarse: bool = False, detached: tuple[int, ...] = (), parts: int = 1, calls: int = CALLS
-) -> None:
+    folder: Path, twin: int, *, coarse: bool = False, detached: tuple[int, ...] = (), parts: int = 1, calls: int = CALLS,
+    copied: bool = False,
+) -> None:  # fmt: skip
     """Train a model for 6 steps whose loss is made of each of its calls, some of them behind a detach."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
@@ -28,7 +29,8 @@ def train(
                 for call in range(calls):
                     wanted = wanted.roll(1, 1).tanh()
                     with torch.autocast("cpu", torch.bfloat16, enabled=coarse):
-                        made = model(made.detach() if call in detached else made)
+                        given = made.detach() if call in detached else made
+                        made = model(given.clone() if copied else given)
                     made = made.float()
                     loss = loss + (made - wanted).square().mean()
                 (loss / parts).backward()
@@ -48,6 +50,15 @@ def test_a_detach_between_calls_is_named(coarse: bool, detached: tuple[int, ...]
     runs = [partial(train, coarse=coarse), partial(train, coarse=coarse, detached=detached)]
     found = compared(*runs[:: 1 if added else -1], tmp_path)
     assert (found.verdict, found.cause) == ("different", "backward"), found.explanation
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_detached_tensor_that_one_run_copies_is_the_same(coarse: bool, parts: int, tmp_path: Path) -> None:
+    """It lies elsewhere in memory then, and is a sample of its own."""
+    run = partial(train, coarse=coarse, detached=(2,))
+    found = compared(run, partial(run, copied=True, parts=parts), tmp_path)
+    assert found.verdict in ("bitwise", "equivalent"), found.explanation
 
 
 def test_fewer_calls_are_counted_with_the_first(tmp_path: Path) -> None:
