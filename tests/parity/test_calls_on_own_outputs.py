@@ -14,8 +14,8 @@ CALLS = 4
 
 
 def train(
-    folder: Path, twin: int, *, coarse: bool = False, detached: tuple[int, ...] = (), parts: int = 1, calls: int = CALLS,
-    copied: bool = False,
+    folder: Path, twin: int, *, coarse: bool = False, detached: tuple[int, ...] = (), parts: int = 1,
+    calls: int = CALLS, copied: bool = False,
 ) -> None:  # fmt: skip
     """Train a model for 6 steps whose loss is made of each of its calls, some of them behind a detach."""
     torch.manual_seed(0)
